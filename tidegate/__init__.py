@@ -1,0 +1,1 @@
+"""Tidegate: a data-aware scheduler for Spark lakehouses."""

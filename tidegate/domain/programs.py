@@ -1,0 +1,89 @@
+"""What runs: a closed union of values. How each is started is the launchers' business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, TypeAlias
+
+from tidegate.domain.ids import ProgramId
+from tidegate.domain.schedules import JsonObject
+
+
+class Isolation(StrEnum):
+    """Where a Spark program's driver lives."""
+
+    SHARED = "shared"
+    """In a warm driver: a child process over Spark Connect, or a session of its own for SQL."""
+    PROCESS = "process"
+    """In a process and JVM of its own: for programs that need a SparkContext, RDDs or CALL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What every program takes. `pool` None means the kind's own: `spark` for Spark kinds, else `default`."""
+
+    pool: str | None = None
+    groups: tuple[str, ...] = ()
+    arguments: JsonObject = field(default_factory=dict)
+    environment: JsonObject = field(default_factory=dict)
+    """Extra environment variables; a value `env:NAME` is read from the worker's own environment at launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PySpark(Common):
+    """`entry`: `package.module:function`, `path/file.py:function` or `path/file.py` (the file is run as a script)."""
+
+    TYPE: ClassVar[str] = "pyspark"
+    entry: str
+    conf: JsonObject = field(default_factory=dict)
+    isolation: Isolation = Isolation.SHARED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSql(Common):
+    """One or more SQL statements separated by `;`. `{name}` is replaced by the run's argument as a SQL literal."""
+
+    TYPE: ClassVar[str] = "spark_sql"
+    sql: str
+    conf: JsonObject = field(default_factory=dict)
+    isolation: Isolation = Isolation.SHARED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python(Common):
+    """A function in a pooled process, without Spark. `entry` as for PySpark, with a function."""
+
+    TYPE: ClassVar[str] = "python"
+    entry: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Common):
+    """A process. `argv[0]` is looked up on PATH; nothing is given to a shell."""
+
+    TYPE: ClassVar[str] = "command"
+    argv: tuple[str, ...]
+
+
+ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command
+PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRef:
+    """A program as the engine needs it. (id, rev) never changes its meaning, so it may be cached for ever."""
+
+    id: ProgramId
+    rev: int
+    namespace: str
+    name: str
+    spec: ProgramSpec
+
+    @property
+    def kind(self) -> str:
+        return self.spec.TYPE
+
+    @property
+    def pool(self) -> str:
+        return self.spec.pool or ("spark" if isinstance(self.spec, PySpark | SparkSql) else "default")

@@ -1,0 +1,140 @@
+"""What a schedule says: program, arguments, trigger, constraints and policies, as values. Defaults are SEMANTICS's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, TypeAlias
+
+from tidegate.domain.ids import ScheduleId
+from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+from tidegate.domain.triggers import Trigger
+
+JsonObject: TypeAlias = Mapping[str, Any]
+
+
+class Unmet(StrEnum):
+    """What an unmet constraint means."""
+
+    WAIT = "wait"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """At most `max` runs admitted and not yet ended, counted per `scope`: `schedule` or `program` (`group:NAME` later)."""
+
+    TYPE: ClassVar[str] = "concurrency"
+    max: int
+    scope: str = "schedule"
+    unmet: Unmet = Unmet.WAIT
+
+
+Constraint: TypeAlias = Concurrency
+CONSTRAINTS: tuple[type[Constraint], ...] = (Concurrency,)
+
+
+class CatchUpPolicy(StrEnum):
+    """What becomes of fires that are first decided more than the grace after they were due."""
+
+    NONE = "none"
+    """Missed fires do not run."""
+    LATEST = "latest"
+    """The newest of all that is due runs."""
+    ALL = "all"
+    """All run, within the window, then the newest `max`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUp:
+    policy: CatchUpPolicy = CatchUpPolicy.LATEST
+    grace: Duration = MINUTE
+    window: Duration = DAY
+    max: int = 100
+
+
+class Waiting(StrEnum):
+    """Several waiting runs of one schedule."""
+
+    ALL = "all"
+    """All start, in order."""
+    MERGE = "merge"
+    """They merge into the oldest."""
+    LATEST = "latest"
+    """Only the newest starts."""
+
+
+class ThenWaiting(StrEnum):
+    DISCARD = "discard"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPolicy:
+    runs: Waiting = Waiting.ALL
+    max: int = 1000
+    timeout: Duration | None = None
+    then: ThenWaiting = ThenWaiting.DISCARD
+
+
+class ThenFailed(StrEnum):
+    CONTINUE = "continue"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Attempt k+1 starts after min(max_delay, delay * factor^(k-1)) * u, u in [0.8, 1]."""
+
+    max_attempts: int = 1
+    delay: Duration = MINUTE
+    factor: float = 2.0
+    max_delay: Duration = HOUR
+    then: ThenFailed = ThenFailed.CONTINUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeout:
+    """Per attempt: after `run` a polite stop, `grace` later a kill. `run` None: no limit."""
+
+    run: Duration | None = None
+    grace: Duration = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec:
+    """The `spec` of a Schedule document, without `enabled` (that is the schedule's mode)."""
+
+    program: str
+    trigger: Trigger
+    arguments: JsonObject = field(default_factory=dict)
+    priority: int = 50
+    groups: tuple[str, ...] = ()
+    constraints: tuple[Constraint, ...] = (Concurrency(max=1),)
+    waiting: WaitingPolicy = WaitingPolicy()
+    catch_up: CatchUp = CatchUp()
+    retry: Retry = Retry()
+    timeout: Timeout = Timeout()
+
+
+class Mode(StrEnum):
+    """Whether a schedule works, and if not, how it rests."""
+
+    ENABLED = "enabled"
+    DROP = "drop"
+    """Disabled: pending runs and progress are dropped, events ignored."""
+    KEEP = "keep"
+    BACKLOG = "backlog"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What a schedule said and whether it worked, from `valid_from` (exclusive for fires) until the next revision."""
+
+    schedule_id: ScheduleId
+    rev: int
+    valid_from: Instant
+    mode: Mode
+    spec: ScheduleSpec

@@ -1,0 +1,333 @@
+"""What people's requests ask of a store: declarations, runs, the ledger. Used by `tidegate.control` only.
+
+`store.changing()` is a transaction without a fence, since people do not own duties: entering begins, leaving commits.
+What is locked stays locked until then. Lists answer newest first and take an opaque position `before` to go on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
+from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.planning import Stretch
+from tidegate.domain.programs import ProgramRef, ProgramSpec
+from tidegate.domain.runs import Cause, State
+from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
+from tidegate.ports.engine import Clock, Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What is said about a declaration, not what it does: changing it resets nothing."""
+
+    namespace: str
+    name: str
+    application: str | None = None
+    labels: JsonObject
+    owner: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """A schedule with its newest revision and its clock."""
+
+    id: ScheduleId
+    metadata: Metadata
+    created_at: Instant
+    rev: int
+    valid_from: Instant
+    mode: Mode
+    reason: str
+    document: JsonObject  # the spec as the person wrote it
+    spec: ScheduleSpec
+    program: ProgramRef
+    cursor: Instant
+    cursor_rev: int
+    next_due: Instant | None
+    last_fire: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockState:
+    """Where a schedule's clock stands after a change."""
+
+    cursor: Instant
+    cursor_rev: int
+    next_due: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRecord:
+    ref: ProgramRef
+    application: str | None
+    document: JsonObject
+    valid_from: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRecord:
+    name: str
+    slots: int
+    used: int
+    rate_max: int | None
+    rate_per: Duration | None
+    rate_burst: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    key: AttemptKey
+    state: str  # starting, running, stopping or its outcome
+    backend: str
+    backend_id: str | None
+    fence: int
+    host: str
+    created_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+    error: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run as people see it; or a stretch of missed fires (`count` > 1 or state missed, no attempts)."""
+
+    key: RunKey
+    namespace: str
+    schedule: str
+    rev: int
+    program: str
+    state: State
+    reason: str
+    fire_time: Instant | None
+    fire_time_to: Instant | None
+    previous_fire: Instant | None
+    count: int
+    cause: Cause
+    caused_by: str
+    given: JsonObject | None
+    arguments: JsonObject | None
+    priority: int
+    created_at: Instant
+    ready_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    expires_at: Instant | None
+    wake_at: Instant | None
+    wake_key: str | None
+    waiting_for: tuple[JsonObject, ...]
+    merged_into: str | None
+    stop: str | None
+    attempts: tuple[AttemptRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    last_start: Instant | None = None
+    last_finish: Instant | None = None
+    last_success: Instant | None = None
+    last_run_success: bool | None = None
+    total_runs: int = 0
+    total_successes: int = 0
+    total_failures: int = 0
+    total_crashes: int = 0
+    total_timeouts: int = 0
+    total_duration: Duration = 0
+    consecutive_failures: int = 0
+    consecutive_crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One line of the audit log."""
+
+    who: str
+    action: str  # created, updated, enabled, disabled, deleted, triggered, cancelled, rerun, ...
+    kind: str
+    namespace: str
+    name: str
+    before: JsonObject | None
+    after: JsonObject | None
+    at: Instant = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """What the ledger says of one clock fire (from = to, n = 1) or of a stretch."""
+
+    from_fire: Instant
+    to_fire: Instant
+    n: int
+    outcome: str  # a State, of live runs too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """One schedule's revisions and ledger over a span: what the audit compares."""
+
+    schedule_id: ScheduleId
+    namespace: str
+    name: str
+    created_at: Instant
+    deleted_at: Instant | None
+    revisions: tuple[Revision, ...]  # all that ruled over any part of the span
+    cursor: Instant
+    rows: tuple[LedgerRow, ...]  # clock fires with from_fire in the span, ascending
+
+
+class ControlTx(Protocol):
+    async def now(self) -> Instant:
+        """The database's time at this very statement (not at the transaction's start)."""
+
+    # namespaces, applications, pools
+    async def ensure_namespace(self, name: str, now: Instant) -> bool: ...
+    async def put_namespace(self, name: str, document: JsonObject, now: Instant) -> bool: ...
+    async def delete_namespace(self, name: str) -> bool:
+        """Raises Conflict while something lives in it."""
+
+    async def lock_application(self, namespace: str, name: str) -> JsonObject | None:
+        """Serialises deployments of one application (also of one not yet there)."""
+
+    async def put_application(self, namespace: str, name: str, document: JsonObject, now: Instant) -> None: ...
+    async def delete_application(self, namespace: str, name: str) -> bool: ...
+    async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
+        """True when it is new."""
+
+    async def delete_pool(self, name: str) -> bool: ...
+
+    # programs
+    async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]: ...
+    async def write_program(
+        self, metadata: Metadata, spec: ProgramSpec, document: JsonObject, author: str, now: Instant
+    ) -> ProgramRef:
+        """Create it, or add a revision to the living one of that name."""
+
+    async def delete_program(self, program: ProgramId, now: Instant) -> None: ...
+
+    # schedules
+    async def lock_schedules(self, namespace: str, names: Collection[str]) -> Sequence[ScheduleRecord]:
+        """Locks schedule and clock rows in ascending id; unknown names are left out."""
+
+    async def lock_schedules_of(
+        self, namespace: str, *, application: str | None = None, program: ProgramId | None = None
+    ) -> Sequence[ScheduleRecord]: ...
+    async def revisions_from(self, schedule: ScheduleId, rev: int) -> Sequence[Revision]: ...
+    async def create_schedule(
+        self,
+        metadata: Metadata,
+        spec: ScheduleSpec,
+        document: JsonObject,
+        *,
+        program: ProgramId,
+        mode: Mode,
+        reason: str,
+        author: str,
+        now: Instant,
+        clock: ClockState,
+    ) -> ScheduleId:
+        """Revision 1, valid from `now`. Raises Conflict when the name is taken."""
+
+    async def revise_schedule(
+        self,
+        schedule: ScheduleId,
+        spec: ScheduleSpec,
+        document: JsonObject,
+        *,
+        program: ProgramId,
+        mode: Mode,
+        reason: str,
+        author: str,
+        valid_from: Instant,
+        clock: ClockState,
+    ) -> int:
+        """Add a revision and set the clock; the new revision's number."""
+
+    async def describe_schedule(self, schedule: ScheduleId, metadata: Metadata) -> None:
+        """Change what is said about it; no new revision."""
+
+    async def remove_schedule(self, schedule: ScheduleId, now: Instant) -> None:
+        """Mark deleted and stop its clock. Its history stays."""
+
+    async def record_stretches(self, schedule: ScheduleId, stretches: Sequence[Stretch], now: Instant) -> None: ...
+    async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
+        """End its waiting and ready runs that have not begun an attempt in flight; how many. Gives back what they held
+        and wakes whom that lets go on."""
+
+    # runs
+    async def add_run(
+        self,
+        schedule: ScheduleId,
+        *,
+        cause: Cause,
+        caused_by: str,
+        fire_time: Instant | None,
+        previous_fire: Instant | None,
+        given: JsonObject | None,
+        priority: int,
+        now: Instant,
+    ) -> RunKey:
+        """A waiting run that is no clock fire: slot = now, ord = next of the clock."""
+
+    async def request_stop(self, run: RunKey, by: str, now: Instant) -> State:
+        """Cancel: a waiting or ready run ends cancelled at once; one in flight becomes stopping. The state afterwards
+        (an end when it had ended before). Raises NotFound."""
+
+    async def record_change(self, change: Change, now: Instant) -> None: ...
+
+
+class ControlStore(Clock, Protocol):
+    def changing(self) -> AbstractAsyncContextManager[ControlTx]: ...
+
+    async def namespaces(self) -> Sequence[tuple[str, JsonObject]]: ...
+    async def applications(self, namespace: str | None) -> Sequence[tuple[str, str, JsonObject]]: ...
+    async def pools(self) -> Sequence[PoolRecord]: ...
+    async def programs(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ProgramRecord]: ...
+    async def program(self, namespace: str, name: str) -> ProgramRecord | None: ...
+    async def schedule(self, namespace: str, name: str) -> ScheduleRecord | None: ...
+    async def schedules(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ScheduleRecord]: ...
+    async def revisions(self, schedule: ScheduleId) -> Sequence[tuple[Revision, JsonObject, str, str]]:
+        """Every revision, newest first, each with document, author and reason."""
+
+    async def stats(self, schedule: ScheduleId) -> Stats: ...
+    async def run(self, key: RunKey) -> RunRecord | None: ...
+    async def runs(
+        self,
+        namespace: str | None,
+        *,
+        schedule: str | None,
+        states: Collection[State],
+        since: Instant | None,
+        before: str | None,
+        limit: int,
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """A page of runs and stretches, newest first by slot, and the position to go on from (None: the end)."""
+
+    async def live_counts(self) -> dict[tuple[str, str], int]:
+        """(namespace, state) -> live runs, for the metrics."""
+
+    async def queue(
+        self, namespace: str | None, before: str | None, limit: int
+    ) -> tuple[Sequence[RunRecord], str | None]:
+        """Waiting runs in the order in which they will be looked at."""
+
+    async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
+        """Live runs that hold a counter: what explain names as the blocker."""
+
+    async def changes(self, namespace: str | None, before: int | None, limit: int) -> Sequence[Change]: ...
+    async def instances(self) -> Sequence[Instance]: ...
+    async def leases(self) -> Sequence[JsonObject]: ...
+    async def books(
+        self, namespace: str | None, since: Instant, until: Instant, after: ScheduleId | None, limit: int
+    ) -> Sequence[Book]:
+        """Schedules (deleted ones too) by ascending id after `after`, with their ledger from `since` to `until`."""
+
+    async def remembered(self, key: str) -> tuple[str, int, Any] | None:
+        """An Idempotency-Key's (request digest, status, answer)."""
+
+    async def remember(self, key: str, request: str, status: int, answer: Any, now: Instant) -> None: ...

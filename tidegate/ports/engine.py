@@ -1,0 +1,279 @@
+"""What the engine asks of a store. Each part names the narrow protocol that it uses.
+
+A store hands out transactions. `store.transaction(fence)` is an async context manager: entering begins and share-locks
+the instance row of `fence` (raising `Fenced` when its epoch has moved on); leaving normally commits, leaving by an
+exception rolls back. Rows named "claimed" are locked until then and skipped by everybody else. `now` is always the
+database's, read once at the top of a step by `store.now()` and passed down; no method reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.domain.ids import AttemptKey, Fence, RunKey
+from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.planning import Due, Plan
+from tidegate.domain.programs import ProgramRef
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import JsonObject, ScheduleSpec
+from tidegate.ports.launching import Launch
+
+# ── time and membership ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Clock(Protocol):
+    async def now(self) -> Instant:
+        """The database's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    id: int
+    role: str
+    name: str
+    host: str
+    pid: int
+    epoch: int
+    up_since: Instant
+    heartbeat: Instant
+
+
+class Membership(Clock, Protocol):
+    """Who is here. `host` names a machine and home: only its workers can reach its local attempts."""
+
+    async def register(self, *, role: str, name: str, host: str, pid: int, now: Instant) -> Fence: ...
+    async def beat(self, fence: Fence, now: Instant) -> None:
+        """Renew the heartbeat. Raises Fenced when this instance was declared dead."""
+
+    async def alive(self) -> Sequence[Instance]: ...
+    async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
+        """Instances not ended whose session lock is gone (dead at once) or whose heartbeat is older than `patience`."""
+
+    async def retire(self, instance: Instance, now: Instant) -> bool:
+        """Raise the epoch and end it, if it still has the epoch seen. From here on it is fenced. False: lost the race."""
+
+    async def leave(self, fence: Fence, now: Instant) -> None:
+        """Clean shutdown: ended, leases given up."""
+
+    async def acquire(self, duty: str, fence: Fence, now: Instant, term: Duration) -> int | None:
+        """The fencing token when this instance holds the duty's lease afterwards (taken or renewed), else None.
+
+        Renewal needs mine AND unexpired AND same epoch; an expired lease, also one's own, is taken anew with a higher
+        token.
+        """
+
+
+# ── timekeeper ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TimekeeperTx(Protocol):
+    async def claim_due(self, now: Instant, limit: int) -> Sequence[Due]:
+        """Clock rows with next_due <= now, earliest first, claimed, with every revision from the cursor's on."""
+
+    async def record(self, plans: Sequence[Plan], now: Instant) -> None:
+        """Runs (waiting, wake_at = now), missed stretches, cursors, events: all or none.
+
+        A run or stretch that is on record already is left as it is (a repeat after an ambiguous commit).
+        """
+
+
+class TimekeeperStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[TimekeeperTx]: ...
+    async def next_due(self) -> Instant | None:
+        """The earliest next_due of all clocks; cheap, from the index."""
+
+
+# ── admitter ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A waiting run that may be judged."""
+
+    key: RunKey
+    spec: ScheduleSpec  # newest revision
+    program: ProgramRef  # newest revision
+    priority: int
+    created_at: Instant
+    expires_at: Instant | None
+    attempts: int  # > 0: a retry, which already holds its counters
+    held: tuple[str, ...]
+    given: JsonObject | None  # arguments given by hand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionFacts:
+    """Locked counters and pools. A counter without a row is absent and means 0."""
+
+    held: Mapping[str, int]
+    free: Mapping[str, int]  # pool -> free slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    key: RunKey
+    take: tuple[str, ...]  # counters to take now, beside those held
+    program: ProgramRef  # pinned
+    arguments: JsonObject  # rendered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Keep waiting: until an instant, or until `wake_key` (a counter's key, or `pool:NAME`) is released."""
+
+    key: RunKey
+    until: Instant | None
+    wake_key: str | None
+    waiting_for: tuple[JsonObject, ...]  # [{constraint, verdict, until, why}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """Ends without having started (skipped, expired, superseded, cancelled), or a retry that gives up."""
+
+    key: RunKey
+    outcome: State
+    reason: str
+
+
+class AdmitterTx(Protocol):
+    async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
+        """Waiting runs with wake_at <= now or expires_at <= now, in the order of wake_at then key, claimed."""
+
+    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
+        """Locks them, in ascending order, until the end of the transaction."""
+
+    async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
+        """Apply. Afterwards, wherever a counter that somebody waits for, or a pool, has capacity left, the next
+        waiting runs under its key get wake_at = now (highest priority first, no more than there is capacity)."""
+
+
+class AdmitterStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[AdmitterTx]: ...
+    async def next_wake(self) -> Instant | None:
+        """The earliest wake_at or expires_at of a waiting run."""
+
+
+# ── dispatcher and supervisor ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class DispatcherTx(Protocol):
+    async def claim_ready(self, kinds: Collection[str], now: Instant, limit: int) -> Sequence[Launch]:
+        """Ready runs of these program kinds, highest priority first, claimed; within their pools' launch rates, whose
+        tokens are taken. Each becomes `starting` with an open attempt of this instance: the possible crash, which is
+        on record once the transaction commits and before any backend is touched."""
+
+    async def next_token(self, kinds: Collection[str], now: Instant) -> Instant | None:
+        """When a ready run that a launch rate holds back may start; None when none is held back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The backend has it."""
+
+    attempt: AttemptKey
+    backend_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """How an attempt ended, and what that means for the run.
+
+    `outcome`: succeeded, failed, timed_out, cancelled, crashed; or lost (the worker's or host's doing), refused (the
+    backend took nothing). `ago`: how long before now it ended. `then`: `Retry` or `Finish`.
+    """
+
+    attempt: AttemptKey
+    outcome: str
+    error: JsonObject | None
+    ago: Duration
+    ran: bool  # the program itself may have run (counts in the statistics)
+    then: RetryAt | Finish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryAt:
+    """Back to waiting until `at`; counters stay held, the slot is given back. Adds to the run's failures or lost."""
+
+    at: Instant
+    failures: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    outcome: State
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAttempt:
+    """An attempt that has not ended, with what is needed to judge its end."""
+
+    launch: Launch
+    state: State  # starting, running or stopping
+    spec: ScheduleSpec
+    failures: int
+    lost: int
+    stop: str | None  # cancel, timeout, shutdown
+    stop_at: Instant | None
+    created_at: Instant
+    started_at: Instant | None
+    instance_id: int
+
+
+class SupervisorTx(Protocol):
+    async def started(self, starts: Sequence[Started], now: Instant) -> None:
+        """starting -> running (a stopping one stays stopping). Attempts that ended meanwhile are passed over."""
+
+    async def ended(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
+        """Close attempts; retry or finish their runs; give back slot and counters and wake whom that lets go on;
+        statistics; next_due of after_finish clocks; events. An attempt that is closed already is passed over."""
+
+    async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
+        """Mark as stopping for a reason (`timeout`, `shutdown`); one that is stopping already keeps its reason."""
+
+    async def adopt(self, host: str, kinds: Collection[str], now: Instant, limit: int) -> Sequence[OpenAttempt]:
+        """Open attempts of this host and these kinds whose instance has ended or moved on, claimed and made this
+        instance's own."""
+
+
+class WorkerStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[WorkerTx]: ...
+    async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
+        """Those of the named attempts that are still open: how the supervisor sees what others asked for (stop)."""
+
+    async def stop_requests(self, fence: Fence) -> Sequence[OpenAttempt]:
+        """This instance's open attempts that somebody asked to stop."""
+
+
+class WorkerTx(DispatcherTx, SupervisorTx, Protocol): ...
+
+
+# ── reconciler and janitor ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """One thing that the resync found out of step and mended; an empty list is the normal answer."""
+
+    what: str  # clock, counter, pool, run
+    name: str
+    found: str
+    mended: str
+
+
+class ReconcilerStore(Clock, Protocol):
+    async def resync(self, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
+        """Compare clocks with revisions, counters and pools with live runs, and mend; lower the due scan's floor."""
+
+
+class JanitorStore(Clock, Protocol):
+    async def ensure_partitions(self, now: Instant, ahead: Duration) -> Sequence[str]:
+        """Create and ATTACH the missing daily partitions from yesterday to `now + ahead`; their names."""
+
+    async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
+        """Detach concurrently and drop partitions wholly past retention that hold no open run; their names."""
