@@ -1,0 +1,1 @@
+"""What users import: `from tidegate import App, Run, cron, every, ...` (the package re-exports these names)."""

@@ -1,0 +1,43 @@
+# Every target prepares the environment first; that costs nothing the second time.
+BIN := .venv/bin
+SEED ?= 1
+HOURS ?= 24
+SEEDS ?= 1
+
+.PHONY: help setup demo test check bench sim requirements lock format
+
+help:            ## what there is
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:           ## the environment, in .venv
+	@tools/setup.sh
+
+demo: setup      ## the main job on real data: two minutes, and every promise checked
+	@$(BIN)/python -m demo
+
+check: setup     ## format, lint, types, contracts, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow and not spark"
+
+test: setup      ## the whole test suite, with real PostgreSQL, Spark and Iceberg
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+bench: setup     ## benchmarks, as ratios within one run
+	@$(BIN)/python -m bench
+
+sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS=100
+	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS)
+
+requirements: setup  ## which test proves which line
+	@$(BIN)/python tools/requirements.py
+
+format: setup    ## put the code into the one format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: setup      ## renew the locks from pyproject.toml (names, versions and hashes only)
+	$(BIN)/uv pip compile pyproject.toml --group dev --extra demo --generate-hashes --universal \
+	    --python-version 3.11 --no-emit-index-url --no-header --upgrade -q -o requirements/dev.lock

@@ -1,0 +1,119 @@
+"""What people write in Python becomes the documents that YAML would hold."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate import App, after_finish, at, concurrency, cron, every, never
+from tidegate.domain.errors import NotFound
+from tidegate.sdk.loading import CannotLoad, load_apps
+
+
+def declare() -> App:
+    app = App("orders", namespace="sales", timezone="Europe/Berlin")
+
+    def load(run: Any, spark: Any, region: str, limit: int = 10) -> str:
+        return f"{region}:{limit}"
+
+    load.__qualname__ = "load"
+    program = app.pyspark(load)
+    app.schedule("load-eu", program.bind(region="eu"), when=cron("0 2 * * *"), catch_up="all", retry=3, timeout="PT2H")
+    return app
+
+
+@pytest.mark.requirement("OPS-3")
+def test_a_declaration_in_python_is_the_document_that_yaml_would_hold() -> None:
+    [program, schedule] = declare().documents()
+    assert program["spec"]["type"] == "pyspark"
+    assert program["spec"]["entry"].endswith(":load")
+    assert schedule["metadata"] == {"namespace": "sales", "application": "orders", "name": "load-eu"}
+    assert schedule["spec"] == {
+        "program": "load",
+        "arguments": {"region": "eu"},
+        "trigger": {"type": "cron", "expression": "0 2 * * *", "timezone": "Europe/Berlin"},
+        "catch_up": {"policy": "all"},
+        "retry": {"max_attempts": 3},
+        "timeout": {"run": "PT2H"},
+    }
+
+
+def test_a_trigger_that_names_its_zone_keeps_it_and_an_instant_has_none() -> None:
+    assert cron("@daily", timezone="Asia/Tokyo").in_zone("Europe/Berlin")["timezone"] == "Asia/Tokyo"
+    assert at("2026-03-29T00:00:00Z").in_zone("Europe/Berlin") == {"type": "at", "time": "2026-03-29T00:00:00Z"}
+    assert after_finish("5m").in_zone("UTC") == {"type": "after_finish", "delay": "5m"}
+    assert every("5s").in_zone("UTC") == {"type": "interval", "every": "5s", "timezone": "UTC"}
+    assert never().in_zone("UTC") == {"type": "never"}
+
+
+@pytest.mark.requirement("OPS-3")
+def test_a_trigger_in_a_boolean_context_raises_instead_of_dropping_one() -> None:
+    with pytest.raises(TypeError, match="neither true nor false"):
+        cron("@daily") and every("1d")
+
+
+@pytest.mark.requirement("OPS-3")
+def test_programs_stay_callable_and_bind_refuses_what_the_function_does_not_take() -> None:
+    program = declare().programs["load"]
+    assert program(None, None, "eu", limit=3) == "eu:3"
+    assert program.bind("eu", 5).arguments == {"region": "eu", "limit": 5}
+    with pytest.raises(TypeError, match="no argument 'regoin'; did you mean 'region'"):
+        program.bind(regoin="eu")
+    with pytest.raises(TypeError, match="given twice"):
+        program.bind("eu", region="eu")
+    with pytest.raises(TypeError, match="cannot be written as JSON"):
+        program.bind(region={1, 2})
+
+
+def test_one_name_is_declared_once() -> None:
+    app = declare()
+    with pytest.raises(ValueError, match="two schedules named 'load-eu'"):
+        app.schedule("load-eu", app.programs["load"], when=never())
+    with pytest.raises(ValueError, match="two programs named"):
+        app.command("load", "true")
+
+
+def test_a_function_that_no_worker_could_find_is_refused_when_it_is_deployed() -> None:
+    app = App("x")
+    app.python(lambda: None)
+    with pytest.raises(ValueError, match="a worker can only find functions of a module"):
+        app.application()
+
+
+def test_constraints_are_values() -> None:
+    assert concurrency(2, scope="program") == {"type": "concurrency", "max": 2, "scope": "program"}
+
+
+SOURCE = """
+from tidegate import App, every
+app = App("flows")
+@app.python
+def tick(run):
+    return None
+app.schedule("tick", tick, when=every("5s"), enabled=True)
+"""
+
+
+@pytest.mark.requirement("OPS-3")
+def test_a_file_is_deployed_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "flows.py"
+    file.write_text(SOURCE)
+    [app] = load_apps(str(file))
+    assert app.application()["programs"] == [
+        {"metadata": {"name": "tick"}, "spec": {"type": "python", "entry": f"{file}:tick"}}
+    ]
+
+
+def test_what_cannot_be_loaded_says_where_and_why(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no file .*missing\.py"):
+        load_apps(str(tmp_path / "missing.py"))
+    with pytest.raises(NotFound, match="no module 'no_such_module_here'"):
+        load_apps("no_such_module_here")
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    with pytest.raises(NotFound, match="declares no application"):
+        load_apps(str(empty))
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = 1\nraise RuntimeError('no database here')\n")
+    with pytest.raises(CannotLoad, match=r"RuntimeError: no database here .*broken\.py:2"):
+        load_apps(str(broken))

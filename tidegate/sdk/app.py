@@ -1,0 +1,182 @@
+"""`App`: programs and schedules that are deployed together, declared in Python.
+
+Declaring runs nothing and talks to nobody: `tidegate deploy FILE` reads the declared application as documents and hands
+them to the server, which validates and applies them in one transaction.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+
+from tidegate.sdk.programs import Bound, Program, entry_of
+from tidegate.sdk.triggers import When
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.sdk.run import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class App:
+    """An application: what is deployed together.
+
+    `timezone` is the IANA zone of every trigger that names none. Names are unique within the namespace.
+    """
+
+    def __init__(self, name: str, *, namespace: str = "default", timezone: str = "UTC") -> None:
+        self.name = name
+        self.namespace = namespace
+        self.timezone = timezone
+        self.programs: dict[str, Program[..., Any]] = {}
+        self._schedules: dict[str, dict[str, Any]] = {}
+
+    # ── programs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def pyspark(self, function: Callable[Concatenate[Run, SparkSession, P], R], /) -> Program[P, R]: ...
+    @overload
+    def pyspark(
+        self,
+        /,
+        *,
+        name: str | None = ...,
+        pool: str | None = ...,
+        conf: Mapping[str, Any] | None = ...,
+        isolation: str | None = ...,
+        environment: Mapping[str, str] | None = ...,
+        arguments: Mapping[str, Any] | None = ...,
+    ) -> Callable[[Callable[Concatenate[Run, SparkSession, P], R]], Program[P, R]]: ...
+    def pyspark(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a function `(run, spark, ...arguments)` as a PySpark program."""
+        return self._declare("pyspark", function, options)
+
+    @overload
+    def python(self, function: Callable[Concatenate[Run, P], R], /) -> Program[P, R]: ...
+    @overload
+    def python(self, function: Callable[P, R], /) -> Program[P, R]: ...
+    @overload
+    def python(
+        self,
+        /,
+        *,
+        name: str | None = ...,
+        pool: str | None = ...,
+        environment: Mapping[str, str] | None = ...,
+        arguments: Mapping[str, Any] | None = ...,
+    ) -> Callable[[Callable[..., R]], Program[..., R]]: ...
+    def python(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a function `([run,] ...arguments)` that runs in a pooled process, without Spark."""
+        return self._declare("python", function, options)
+
+    def sql(self, name: str, sql: str, **options: Any) -> Program[..., None]:
+        """Declare Spark SQL: statements separated by `;`, with `{name}` for the run's arguments."""
+        return self._add(Program(name, {"type": "spark_sql", "sql": sql, **_told(options)}))
+
+    def command(self, name: str, *argv: str, **options: Any) -> Program[..., None]:
+        """Declare a command: a process, found on PATH, never given to a shell."""
+        return self._add(Program(name, {"type": "command", "argv": list(argv), **_told(options)}))
+
+    def _declare(self, kind: str, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+        if function is None:
+            return lambda decorated: self._declare(kind, decorated, options)
+        name = options.get("name") or function.__name__
+        rest = {key: value for key, value in options.items() if key != "name"}
+        return self._add(Program(name, {"type": kind, **_told(rest)}, function))
+
+    def _add(self, program: Program[P, R]) -> Program[P, R]:
+        if program.name in self.programs:
+            raise ValueError(f"application {self.name!r} declares two programs named {program.name!r}")
+        self.programs[program.name] = program
+        return program
+
+    # ── schedules ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def schedule(
+        self,
+        name: str,
+        program: Program[..., Any] | Bound,
+        *,
+        when: When,
+        only: Sequence[Mapping[str, Any]] | None = None,
+        enabled: bool | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        catch_up: str | Mapping[str, Any] | None = None,
+        waiting: str | Mapping[str, Any] | None = None,
+        retry: int | Mapping[str, Any] | None = None,
+        timeout: str | Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Declare a schedule of this application.
+
+        `catch_up` is a policy (`"all"`) or the whole mapping; `retry` a number of attempts or the mapping; `timeout`
+        the longest run time or the mapping; `only` the constraints. A new schedule starts disabled unless `enabled`
+        is true.
+        """
+        if name in self._schedules:
+            raise ValueError(f"application {self.name!r} declares two schedules named {name!r}")
+        bound = program if isinstance(program, Bound) else Bound(program.name)
+        if bound.program not in self.programs:
+            raise ValueError(
+                f"schedule {name!r}: program {bound.program!r} is not declared by application {self.name!r}"
+            )
+        spec = _told(
+            {
+                "enabled": enabled,
+                "program": bound.program,
+                "arguments": {**bound.arguments, **(arguments or {})} or None,
+                "priority": priority,
+                "trigger": when.in_zone(self.timezone),
+                "constraints": [dict(one) for one in only] if only is not None else None,
+                "waiting": waiting,
+                "catch_up": {"policy": catch_up} if isinstance(catch_up, str) else catch_up,
+                "retry": {"max_attempts": retry} if isinstance(retry, int) else retry,
+                "timeout": {"run": timeout} if isinstance(timeout, str) else timeout,
+            }
+        )
+        metadata = _told({"name": name, "labels": labels, "owner": owner, "description": description})
+        self._schedules[name] = {"metadata": metadata, "spec": spec}
+
+    # ── what is deployed ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def application(self) -> dict[str, Any]:
+        """The application as the documents that `tidegate deploy` sends: {namespace, name, programs, schedules}."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "programs": [self._program_document(program) for program in self.programs.values()],
+            "schedules": [dict(schedule) for schedule in self._schedules.values()],
+        }
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The same as a list of whole documents, as a YAML file would hold them."""
+        application = self.application()
+        kinds = (("Program", application["programs"]), ("Schedule", application["schedules"]))
+        return [
+            {
+                "apiVersion": "tidegate/v1",
+                "kind": kind,
+                "metadata": {"namespace": self.namespace, "application": self.name, **item["metadata"]},
+                "spec": item["spec"],
+            }
+            for kind, items in kinds
+            for item in items
+        ]
+
+    def _program_document(self, program: Program[..., Any]) -> dict[str, Any]:
+        spec = dict(program.document)
+        if program.function is not None:
+            module = sys.modules.get(program.function.__module__)
+            spec["entry"] = entry_of(program.function, getattr(module, "__tidegate_path__", None))
+        return {"metadata": {"name": program.name}, "spec": spec}
+
+
+def _told(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
