@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import sys
 from collections import defaultdict
@@ -44,10 +46,11 @@ def declared(text: str) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     marks = Marks()
-    sys.stdout.flush()
-    code = pytest.main(["--collect-only", "-qq", "--no-header", "-p", "no:terminal", str(ROOT / "tests")], [marks])
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = pytest.main(["--collect-only", "-qq", str(ROOT / "tests")], [marks])
     if code not in (0, 5):
-        print(f"the tests could not be collected (pytest exit {int(code)}); run .venv/bin/pytest --collect-only")
+        print(said.getvalue()[-2000:])
+        print(f"the tests could not be collected (pytest exit {int(code)})")
         return 1
     ids = declared((ROOT / "docs/reference/requirements.md").read_text())
     for requirement in ids:
