@@ -13,10 +13,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.domain.ids import AttemptKey, Fence, RunKey
+from tidegate.domain.admission import AdmissionFacts as AdmissionFacts
+from tidegate.domain.admission import Admit as Admit
+from tidegate.domain.admission import Candidate as Candidate
+from tidegate.domain.admission import Discard as Discard
+from tidegate.domain.admission import Hold as Hold
+from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Due, Plan
-from tidegate.domain.programs import ProgramRef
+from tidegate.domain.retry import Finish as Finish
+from tidegate.domain.retry import RetryAt as RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
 from tidegate.ports.launching import Launch
@@ -53,7 +59,7 @@ class Membership(Clock, Protocol):
         """Instances not ended whose session lock is gone (dead at once) or whose heartbeat is older than `patience`."""
 
     async def retire(self, instance: Instance, now: Instant) -> bool:
-        """Raise the epoch and end it, if it still has the epoch seen. From here on it is fenced. False: lost the race."""
+        """Raise the epoch and end it, if it still has the epoch seen: it is fenced from then on. False: race lost."""
 
     async def leave(self, fence: Fence, now: Instant) -> None:
         """Clean shutdown: ended, leases given up."""
@@ -87,56 +93,6 @@ class TimekeeperStore(Clock, Protocol):
 
 
 # ── admitter ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A waiting run that may be judged."""
-
-    key: RunKey
-    spec: ScheduleSpec  # newest revision
-    program: ProgramRef  # newest revision
-    priority: int
-    created_at: Instant
-    expires_at: Instant | None
-    attempts: int  # > 0: a retry, which already holds its counters
-    held: tuple[str, ...]
-    given: JsonObject | None  # arguments given by hand
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionFacts:
-    """Locked counters and pools. A counter without a row is absent and means 0."""
-
-    held: Mapping[str, int]
-    free: Mapping[str, int]  # pool -> free slots
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admit:
-    key: RunKey
-    take: tuple[str, ...]  # counters to take now, beside those held
-    program: ProgramRef  # pinned
-    arguments: JsonObject  # rendered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Keep waiting: until an instant, or until `wake_key` (a counter's key, or `pool:NAME`) is released."""
-
-    key: RunKey
-    until: Instant | None
-    wake_key: str | None
-    waiting_for: tuple[JsonObject, ...]  # [{constraint, verdict, until, why}]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discard:
-    """Ends without having started (skipped, expired, superseded, cancelled), or a retry that gives up."""
-
-    key: RunKey
-    outcome: State
-    reason: str
 
 
 class AdmitterTx(Protocol):
@@ -192,21 +148,6 @@ class AttemptEnd:
     ago: Duration
     ran: bool  # the program itself may have run (counts in the statistics)
     then: RetryAt | Finish
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryAt:
-    """Back to waiting until `at`; counters stay held, the slot is given back. Adds to the run's failures or lost."""
-
-    at: Instant
-    failures: int
-    lost: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
-    outcome: State
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
