@@ -1,0 +1,256 @@
+"""The directory of an attempt: what outlives the worker that started it.
+
+    HOME/attempts/<2 hex>/<identity>/     mode 0700, files 0600
+        launch.json     what was asked for, for people; no environment value is in it, since those may be secrets
+        context.json    what the program sees as its run (TIDEGATE_CONTEXT)
+        log             standard output and error
+        process         the claim: who has this identity, for ever, and how it ended (see `launchers.shim`)
+
+The claim is made by link(2) from a complete draft, so exactly one of all starters and sealers gets it, whatever dies
+or freezes in between: a zombie that comes back finds the seal. It stays until the janitor removes the directory, days
+later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tidegate.domain.errors import LaunchRefused
+from tidegate.domain.instants import format_instant
+from tidegate.domain.schedules import JsonObject
+from tidegate.launchers import shim
+from tidegate.launchers.processes import ProcessRef
+from tidegate.ports.launching import Launch
+
+LOG = "log"
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+OURS = ("RUN_ID", "RUN_KEY", "ATTEMPT", "FENCE", "NAMESPACE", "SCHEDULE", "FIRE_TIME", "ARGUMENTS", "CONTEXT")
+WITHHELD = frozenset({"TIDEGATE_DATABASE_URL", *(f"TIDEGATE_{name}" for name in OURS)})
+"""What a program never inherits from its worker: another run's identity, and the key to the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt's process ended. `status` is its exit status, `signal` what killed it; else it never began."""
+
+    status: int | None = None
+    signal: int | None = None
+    stop: str | None = None
+    """`polite` or `kill` when it had been asked to end before it did."""
+    at: int = 0
+    """When, by `processes.monotonic_us` of its boot."""
+    errno: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who has an identity: `owner`, or nobody for ever (sealed). `end` once it has ended and said so."""
+
+    owner: ProcessRef | None
+    end: End | None
+
+    @property
+    def sealed(self) -> bool:
+        return self.owner is None
+
+
+class Attempts:
+    """The directories of all attempts of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "attempts"
+
+    def directory(self, identity: str) -> Path:
+        return self.root / f"{zlib.crc32(identity.encode()) & 0xFF:02x}" / identity
+
+    def log(self, identity: str) -> Path:
+        return self.directory(identity) / LOG
+
+    def make(self, identity: str) -> Path:
+        """The directory, made if need be. Raises LaunchRefused `disk.full` or `home.unwritable`."""
+        directory = self.directory(identity)
+        try:
+            _make_private(directory)
+        except OSError as error:
+            refuse(error, directory)
+        return directory
+
+    def prepare(self, launch: Launch) -> Path:
+        """Make the directory and write what people and programs read. Raises as `make` does."""
+        directory = self.make(launch.identity)
+        try:
+            write_private(directory / "launch.json", json.dumps(describe(launch)))
+            write_private(directory / "context.json", json.dumps(context_of(launch)))
+        except OSError as error:
+            refuse(error, directory)
+        return directory
+
+    def claim(self, identity: str) -> Claim | None:
+        """Who has it; None while nobody has."""
+        try:
+            data = (self.directory(identity) / shim.CLAIM).read_bytes()
+        except FileNotFoundError:
+            return None
+        owner = json.loads(data[: shim.END_AT])
+        if owner.get("sealed"):
+            return Claim(None, None)
+        return Claim(ProcessRef(owner["boot"], owner["pid"], owner["start"]), _end(data[shim.END_AT :]))
+
+    def seal(self, identity: str) -> Claim:
+        """Make sure that nothing that has not begun ever begins; afterwards, who has it."""
+        directory = self.make(identity)
+        try:
+            descriptor = shim.make_claim(str(directory), {"sealed": True})
+        except OSError as error:
+            refuse(error, directory)
+        if descriptor is not None:
+            os.close(descriptor)
+            return Claim(None, None)
+        claim = self.claim(identity)
+        assert claim is not None, "a claim is never taken back"
+        return claim
+
+    def tidy(self, identity: str) -> None:
+        """Its end is on record elsewhere: drop what only served the program. Claim and log stay."""
+        for name in ("launch.json", "context.json"):
+            with contextlib.suppress(OSError):
+                (self.directory(identity) / name).unlink()
+
+
+def _end(padding: bytes) -> End | None:
+    try:
+        return End(**json.loads(padding)) if padding.strip() else None
+    except (ValueError, TypeError):
+        return None  # torn by a power cut: it never said how it ended
+
+
+def _make_private(directory: Path) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_private(directory.parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        data = text.encode()
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
+
+
+def refuse(error: OSError, path: Path) -> NoReturn:
+    """Say what an operating system error means for the person who has to mend it."""
+    if error.errno in FULL:
+        raise LaunchRefused(
+            f"The disk that holds {path} is full, so this attempt has no place for its log and its end.",
+            remedy="Free space there, shorten the retention of logs, or move the home (--home).",
+            code="disk.full",
+        ) from error
+    raise LaunchRefused(
+        f"{path} cannot be written: {error.strerror or error}.",
+        remedy="The home must exist and belong to the user of the worker.",
+        code="home.unwritable",
+    ) from error
+
+
+def run_key(launch: Launch) -> str:
+    """Schedule + cause, readable and unique: `sales/orders@2026-03-29T00:00:00Z`, `#ord` added where there is one.
+
+    The same for every attempt of a run, so that it serves as an idempotency key outside.
+    """
+    key = launch.attempt.run
+    order = f"#{key.ord}" if key.ord else ""
+    return f"{launch.namespace}/{launch.schedule}@{format_instant(key.slot)}{order}"
+
+
+def context_of(launch: Launch) -> dict[str, Any]:
+    """The context JSON, from which `tidegate.sdk.run.Run` is made. Instants are RFC 3339."""
+    fire_time = None if launch.fire_time is None else format_instant(launch.fire_time)
+    before = launch.previous_fire_time
+    return {
+        "id": str(launch.attempt.run),
+        "key": run_key(launch),
+        "namespace": launch.namespace,
+        "schedule": launch.schedule,
+        "program": launch.program.name,
+        "attempt": launch.attempt.number,
+        "fence": launch.fence,
+        "fire_time": fire_time,
+        "previous_fire_time": None if before is None else format_instant(before),
+        "cause": {"type": launch.cause.value, "by": launch.caused_by, "fire_time": fire_time},
+        "arguments": launch.arguments,
+        "inputs": {},
+        "upstream": None,
+        "timed_out_waiting": False,
+    }
+
+
+def describe(launch: Launch) -> dict[str, Any]:
+    spec = launch.program.spec
+    return {
+        "identity": launch.identity,
+        "program": {"id": launch.program.id, "rev": launch.program.rev, "name": launch.program.name, "type": spec.TYPE},
+        "environment": sorted(spec.environment),
+        "timeout_us": launch.timeout,
+        "grace_us": launch.grace,
+    }
+
+
+def extra_environment(launch: Launch, worker: Mapping[str, str]) -> dict[str, str]:
+    """The program's own variables, `env:NAME` read from the worker's. Raises LaunchRefused where NAME is not set."""
+    return {name: _value(launch, name, value, worker) for name, value in launch.program.spec.environment.items()}
+
+
+def _value(launch: Launch, name: str, value: Any, worker: Mapping[str, str]) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if not value.startswith("env:"):
+        return value
+    source = value.removeprefix("env:")
+    if source not in worker:
+        raise LaunchRefused(
+            f"Program {launch.program.namespace}/{launch.program.name} wants {name} from the worker's environment "
+            f"variable {source}, which is not set.",
+            remedy=f"Set {source} where the worker is started and start it again.",
+            code="program.environment",
+            retryable=False,
+        )
+    return worker[source]
+
+
+def environment_of(launch: Launch, worker: Mapping[str, str], context: Path) -> dict[str, str]:
+    """All of a process's environment: the worker's, then what names the run, then the program's own on top."""
+    environment = {name: value for name, value in worker.items() if name not in WITHHELD}
+    environment |= {
+        "TIDEGATE_RUN_ID": str(launch.attempt.run),
+        "TIDEGATE_RUN_KEY": run_key(launch),
+        "TIDEGATE_ATTEMPT": str(launch.attempt.number),
+        "TIDEGATE_FENCE": str(launch.fence),
+        "TIDEGATE_NAMESPACE": launch.namespace,
+        "TIDEGATE_SCHEDULE": launch.schedule,
+        "TIDEGATE_ARGUMENTS": dump_arguments(launch.arguments),
+        "TIDEGATE_CONTEXT": str(context),
+    }
+    if launch.fire_time is not None:
+        environment["TIDEGATE_FIRE_TIME"] = format_instant(launch.fire_time)
+    return environment | extra_environment(launch, worker)
+
+
+def dump_arguments(arguments: JsonObject) -> str:
+    return json.dumps(dict(arguments), ensure_ascii=False, separators=(",", ":"))
