@@ -1,0 +1,77 @@
+"""What the subjects of control share: pages, effects, dry runs, names that are not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from tidegate.domain.errors import Conflict, NotFound, Stale
+from tidegate.ports.control import ControlStore, ControlTx
+
+T = TypeVar("T")
+LIMIT, MOST = 100, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list, newest first. `next` goes on from here (None: the end); opaque."""
+
+    items: tuple[T, ...]
+    next: str | None
+
+
+class Effect(StrEnum):
+    """What a request changed."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+class OnUpdate(StrEnum):
+    """What an update does to waiting runs and progress."""
+
+    RESET = "reset"
+    """Waiting runs end superseded."""
+    KEEP = "keep"
+    """They stay and take the new revision."""
+
+
+class _Undone(Exception):
+    """Leaves a transaction without committing it."""
+
+
+@asynccontextmanager
+async def changing(store: ControlStore, *, dry_run: bool = False) -> AsyncIterator[ControlTx]:
+    """A transaction; a dry run does all of it, conflicts included, and rolls it back."""
+    try:
+        async with store.changing() as tx:
+            yield tx
+            if dry_run:
+                raise _Undone
+    except _Undone:
+        return
+
+
+def not_found(kind: str, name: str, known: Iterable[str] = (), *, namespace: str = "") -> NotFound:
+    """`schedule 'sales/ordres' does not exist; did you mean 'orders'?`"""
+    near = difflib.get_close_matches(name, list(known), 1, 0.6)
+    whole = f"{namespace}/{name}" if namespace else name
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return NotFound(f"{kind} {whole!r} does not exist{hint}")
+
+
+def check_revision(kind: str, name: str, expected: int | None, actual: int | None) -> None:
+    """Raises Stale when somebody expected another revision than the newest (0: that there is none)."""
+    if expected is None:
+        return
+    if expected == 0 and actual is not None:
+        raise Conflict(f"{kind} {name!r} exists already", remedy="Update it, or choose another name.")
+    if expected != 0 and expected != actual:
+        now = f"revision {actual} is the newest" if actual is not None else "it does not exist"
+        raise Stale(f"{kind} {name!r}: the change was made for revision {expected}, but {now}", remedy="Read it again.")

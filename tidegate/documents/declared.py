@@ -1,0 +1,60 @@
+"""Checked documents: what `parsing` gives and `control` takes. Plain values, no framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+from tidegate.domain.instants import Duration
+from tidegate.domain.programs import ProgramSpec
+from tidegate.domain.schedules import JsonObject, ScheduleSpec
+from tidegate.ports.control import Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """`enabled` is what the document says: None when it says nothing. `document` is its spec as the person wrote it."""
+
+    KIND: ClassVar[str] = "Schedule"
+    metadata: Metadata
+    spec: ScheduleSpec
+    enabled: bool | None
+    document: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    KIND: ClassVar[str] = "Program"
+    metadata: Metadata
+    spec: ProgramSpec
+    document: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """`programs` or `schedules` None: the document does not list them, so what is deployed stays as it is."""
+
+    KIND: ClassVar[str] = "Application"
+    metadata: Metadata
+    programs: tuple[Program, ...] | None
+    schedules: tuple[Schedule, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    KIND: ClassVar[str] = "Namespace"
+    metadata: Metadata  # namespace is empty
+    document: JsonObject = field(default_factory=dict)  # its metadata without the name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """`rate`: (max, per, burst), or None for no limit."""
+
+    KIND: ClassVar[str] = "Pool"
+    metadata: Metadata  # namespace is empty
+    slots: int
+    rate: tuple[int, Duration, int] | None
+
+
+Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool

@@ -1,0 +1,119 @@
+"""From the domain's values back to documents, normalised: what is a default is left out, durations are ISO 8601.
+
+Free of pydantic: the SDK, World and the doors use it. `parse(encode(x)) == x` for every x that a document can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any, assert_never
+
+from tidegate.domain import programs, schedules, triggers
+from tidegate.domain.instants import format_duration, format_instant
+from tidegate.domain.programs import ProgramSpec
+from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.triggers import Trigger
+from tidegate.ports.control import Metadata
+
+API_VERSION = "tidegate/v1"
+_INSTANTS = frozenset({"start", "end", "anchor", "time"})
+_DURATIONS = frozenset({"jitter", "delay", "grace", "window", "timeout", "max_delay", "run"})
+_TIMES_OF_DAY = frozenset({"earliest", "latest"})
+
+
+def document(kind: str, metadata: Metadata, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole document of a spec."""
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata_of(metadata), "spec": dict(spec)}
+
+
+def metadata_of(metadata: Metadata) -> dict[str, Any]:
+    """Metadata with what is said only."""
+    said = {
+        "namespace": metadata.namespace or None,
+        "name": metadata.name,
+        "application": metadata.application,
+        "labels": dict(metadata.labels) or None,
+        "owner": metadata.owner or None,
+        "description": metadata.description or None,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def schedule(spec: ScheduleSpec, *, enabled: bool | None = None) -> dict[str, Any]:
+    """The `spec` of a Schedule document."""
+    said: dict[str, Any] = {} if enabled is None else {"enabled": enabled}
+    said["program"] = spec.program
+    if spec.arguments:
+        said["arguments"] = dict(spec.arguments)
+    if spec.priority != 50:
+        said["priority"] = spec.priority
+    if spec.groups:
+        said["groups"] = list(spec.groups)
+    said["trigger"] = trigger(spec.trigger)
+    if spec.constraints != (schedules.Concurrency(max=1),):
+        said["constraints"] = [{"type": one.TYPE, **_said(one)} for one in spec.constraints]
+    for name, policy in (
+        ("waiting", spec.waiting),
+        ("catch_up", spec.catch_up),
+        ("retry", spec.retry),
+        ("timeout", spec.timeout),
+    ):
+        if told := _said(policy):
+            said[name] = told
+    return said
+
+
+def trigger(value: Trigger) -> dict[str, Any]:
+    """A trigger's document."""
+    said = {"type": value.TYPE, **_said(value)}
+    if isinstance(value, triggers.WindowDays) and value.days == tuple(triggers.Weekday):
+        said.pop("days", None)
+    return said
+
+
+def program(spec: ProgramSpec) -> dict[str, Any]:
+    """The `spec` of a Program document."""
+    match spec:
+        case programs.PySpark() | programs.SparkSql() | programs.Python() | programs.Command():
+            return {"type": spec.TYPE, **_said(spec)}
+        case _:
+            assert_never(spec)
+
+
+def pool(slots: int, rate: tuple[int, int, int] | None) -> dict[str, Any]:
+    """The `spec` of a Pool document."""
+    if rate is None:
+        return {"slots": slots}
+    return {"slots": slots, "rate": {"max": rate[0], "per": format_duration(rate[1]), "burst": rate[2]}}
+
+
+def _said(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, as a document writes them."""
+    told = {}
+    for one in fields(value):
+        given = getattr(value, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if given != default:
+            told[one.name] = _written(one.name, given)
+    return told
+
+
+def _written(name: str, given: Any) -> Any:
+    match given:
+        case Enum():
+            return given.value
+        case tuple():
+            return [_written(name, one) for one in given]
+        case Mapping():
+            return dict(given)
+        case bool() | None | str() | float():
+            return given
+        case int() if name in _INSTANTS:
+            return format_instant(given)
+        case int() if name in _DURATIONS:
+            return format_duration(given)
+        case int() if name in _TIMES_OF_DAY:
+            return f"{given // 60:02}:{given % 60:02}"
+    return given

@@ -1,0 +1,220 @@
+"""Faults of a document: pydantic's errors rewritten into our sentences and paths.
+
+Paths follow what the person wrote (`spec.constraints[1].max`); names of models and of union members never appear. The
+walk along an error's location is directed by the models' types, which is also how the nearest known key is found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tidegate.documents import later
+from tidegate.documents.scalars import say
+from tidegate.domain.errors import Fault
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_DEEPEST = 40
+
+UNIONS: dict[str, tuple[str, frozenset[str]]] = {
+    "trigger": ("a type of trigger", later.TRIGGERS),
+    "spec": ("a type of program", later.PROGRAMS),
+}
+"""The field that holds a union -> how to call its members, and those that belong to a later version."""
+
+
+def path_of(parts: Sequence[str | int]) -> str:
+    """`("spec", "constraints", 1, "max")` as `spec.constraints[1].max`."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{json.dumps(part, ensure_ascii=False)}]"
+    return text
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+    """Every fault of a document that `model` refused, in the order of the document's fields."""
+    found = []
+    for one in error.errors(include_url=False):
+        path, where = _follow(model, one["loc"])
+        found.append(Fault(path_of(path), _reason(one, path, where)))
+    return found
+
+
+def json_faults(value: object, at: tuple[str | int, ...] = ()) -> Iterable[Fault]:
+    """What no JSON document and no database can hold: non-text keys, NaN, NUL characters, half characters, bottomless
+    nesting. Also things that are no JSON at all (dates that some YAML reader made)."""
+    if len(at) > _DEEPEST:
+        yield Fault(path_of(at[:6]) + "...", f"is nested more than {_DEEPEST} levels deep")
+        return
+    match value:
+        case None | bool():
+            return
+        case str():
+            if reason := _bad_text(value):
+                yield Fault(path_of(at), reason)
+        case int():
+            if abs(value) >= 1 << 63:
+                yield Fault(path_of(at), "is a whole number too large to keep (64 bits); write it as text")
+        case float():
+            if not math.isfinite(value):
+                yield Fault(path_of(at), f"must be a finite number, not {value}")
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from json_faults(item, (*at, index))
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    yield Fault(
+                        path_of((*at, str(key))), f'a key must be text, not {say(key)}; put it in quotes: "{key}"'
+                    )
+                elif reason := _bad_text(key):
+                    yield Fault(path_of(at), f"has a key that {reason}")
+                else:
+                    yield from json_faults(item, (*at, key))
+        case _:
+            yield Fault(path_of(at), f"must be text, a number, true, false, a list or a mapping, not {say(value)}")
+
+
+def _bad_text(text: str) -> str:
+    if "\0" in text:
+        return "contains a NUL character, which cannot be stored"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "contains half a character (a lone surrogate), which cannot be stored"
+    return ""
+
+
+# ── following a location through the models ────────────────────────────────────────────────────────────────────────
+
+
+def _bare(annotation: Any) -> Any:
+    """Without Annotated and Optional."""
+    while True:
+        if typing.get_origin(annotation) is typing.Annotated:
+            annotation = typing.get_args(annotation)[0]
+        elif typing.get_origin(annotation) in (typing.Union, types.UnionType):
+            rest = [one for one in typing.get_args(annotation) if one is not type(None)]
+            if len(rest) != 1:
+                return annotation
+            annotation = rest[0]
+        else:
+            return annotation
+
+
+def members(annotation: Any) -> dict[str, type[BaseModel]]:
+    """The models of a union tagged by `type`, by their tag; empty when the annotation is no such union."""
+    bare = _bare(annotation)
+    if typing.get_origin(bare) not in (typing.Union, types.UnionType):
+        return {}
+    models = [_bare(one) for one in typing.get_args(bare)]
+    return {typing.get_args(one.model_fields["type"].annotation)[0]: one for one in models}
+
+
+def _follow(annotation: Any, location: Sequence[int | str]) -> tuple[list[int | str], Any]:
+    """The path a person knows, and the type that holds the last part of it."""
+    path: list[int | str] = []
+    holder: Any = None
+    for part in location:
+        if tagged := members(annotation):
+            annotation = tagged.get(str(part), annotation)
+            continue
+        if part == "[key]":
+            continue
+        path.append(part)
+        holder = annotation = _bare(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            field = annotation.model_fields.get(str(part))
+            annotation = field.annotation if field else None
+        else:
+            arguments = typing.get_args(annotation)
+            annotation = arguments[0] if isinstance(part, int) and arguments else None
+    return path, holder if not members(annotation) else annotation
+
+
+# ── our sentences ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_SHAPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+}
+
+
+def _reason(error: Any, path: Sequence[int | str], where: Any) -> str:
+    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    match kind:
+        case "wrong":
+            return str(context["reason"])
+        case "missing":
+            return f"is missing{_needed(where, path)}"
+        case "extra_forbidden":
+            return _unknown_key(str(path[-1]), where)
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _unknown_type(kind, given, path, where)
+        case "greater_than_equal":
+            return f"must be at least {context['ge']:g}, not {given}"
+        case "less_than_equal":
+            return f"must be at most {context['le']:g}, not {given}"
+        case "too_short" | "string_too_short":
+            return "must not be empty"
+        case "too_long" | "string_too_long":
+            return f"must have at most {context['max_length']} {'characters' if isinstance(given, str) else 'items'}"
+        case "literal_error":
+            return f"must be {context['expected']}, not {say(given)}"
+        case "finite_number":
+            return "must be a finite number"
+        case "value_error":
+            return str(context["error"])
+    if shape := _SHAPES.get(kind):
+        return f"must be {shape}, not {say(given)}"
+    return str(error["msg"])
+
+
+def _needed(where: Any, path: Sequence[int | str]) -> str:
+    field = where.model_fields.get(str(path[-1])) if isinstance(where, type) and issubclass(where, BaseModel) else None
+    return f": {field.description}" if field and field.description else ""
+
+
+def _unknown_key(key: str, where: Any) -> str:
+    if key in later.KEYS:
+        return f"{key!r} is not in this version yet; leave it out"
+    if not (isinstance(where, type) and issubclass(where, BaseModel)):
+        return "is not known here"
+    return later.unknown(key, "a key here", where.model_fields)
+
+
+def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) -> str:
+    field = next((part for part in reversed(path) if isinstance(part, str)), "")
+    what, refused = UNIONS[field]
+    known = list(members(where))
+    if kind == "union_tag_not_found":
+        if not isinstance(given, dict):
+            return f"must be a mapping with a type, not {say(given)}"
+        return f"has no `type`; it is {what}, one of {', '.join(known)}"
+    tag = given.get("type")
+    if not isinstance(tag, str):
+        return f"`type` must be text, one of {', '.join(known)}, not {say(tag)}"
+    if tag in refused:
+        plural = what.rpartition(" ")[2] + "s"
+        return later.not_yet(f"{tag!r} {plural}", known)
+    return later.unknown(tag, what, known)

@@ -1,0 +1,72 @@
+"""The documents whole, one model per kind: what OpenAPI shows and `parsing` checks against."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tidegate.documents.base import Document
+from tidegate.documents.others import ApplicationSpec, GlobalMetadata, Metadata, NamespaceSpec, PoolSpec
+from tidegate.documents.programs import Program as ProgramSpec
+from tidegate.documents.schedules import ScheduleSpec
+
+API_VERSION = "tidegate/v1"
+
+
+class Envelope(Document):
+    """What every document begins with. `status` is what the server answers; it is read over, so that an answer can be
+    edited and sent back."""
+
+    apiVersion: Literal["tidegate/v1"] = "tidegate/v1"
+    status: Any = Field(None, exclude=True)
+
+
+class Schedule(Envelope):
+    """A program, its arguments, and when it may run."""
+
+    kind: Literal["Schedule"] = "Schedule"
+    metadata: Metadata
+    spec: ScheduleSpec
+
+
+class Program(Envelope):
+    """What runs."""
+
+    kind: Literal["Program"] = "Program"
+    metadata: Metadata
+    spec: ProgramSpec
+
+
+class Application(Envelope):
+    """Programs and schedules that are deployed together."""
+
+    kind: Literal["Application"] = "Application"
+    metadata: Metadata
+    spec: ApplicationSpec = Field(default_factory=ApplicationSpec)
+
+
+class Namespace(Envelope):
+    """A tenancy: names are unique within it."""
+
+    kind: Literal["Namespace"] = "Namespace"
+    metadata: GlobalMetadata
+    spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
+
+
+class Pool(Envelope):
+    """Capacity that programs share."""
+
+    kind: Literal["Pool"] = "Pool"
+    metadata: GlobalMetadata
+    spec: PoolSpec
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    "Namespace": Namespace,
+    "Application": Application,
+    "Program": Program,
+    "Schedule": Schedule,
+    "Pool": Pool,
+}
+IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

@@ -1,0 +1,154 @@
+"""The Program document's spec, one model per `type`; `program_of` gives the domain's value."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeAlias, assert_never
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from tidegate.documents.base import Document
+from tidegate.documents.scalars import JsonMap, Name, choice, say, wrong
+from tidegate.domain import programs
+from tidegate.domain.programs import Isolation
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _environment(value: object) -> object:
+    if isinstance(value, dict):
+        for name, text in value.items():
+            if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+                raise wrong(f"{name!r} is not the name of an environment variable")
+            if name.startswith("TIDEGATE_"):
+                raise wrong(f"{name!r} cannot be set: names that begin with TIDEGATE_ are given by Tidegate")
+            if not isinstance(text, str):
+                raise wrong(f"the value of {name!r} must be text, not {say(text)}; put it in quotes")
+    return value
+
+
+class Common(Document):
+    """What every program takes."""
+
+    pool: Name | None = Field(None, description="whose slots it takes; left out: `spark` or `default`, by its type")
+    groups: list[Name] = Field(default_factory=list, description="what group limits count")
+    arguments: JsonMap = Field(default_factory=dict, description="arguments of every run; its schedule's go over them")
+    environment: Annotated[JsonMap, BeforeValidator(_environment)] = Field(
+        default_factory=dict, description="environment variables; `env:NAME` is read from the worker's own"
+    )
+
+    def common(self) -> dict[str, Any]:
+        return {
+            "pool": self.pool,
+            "groups": tuple(self.groups),
+            "arguments": self.arguments,
+            "environment": self.environment,
+        }
+
+
+class Spark(Common):
+    """What every Spark program takes."""
+
+    conf: JsonMap = Field(default_factory=dict, description="Spark settings of its session")
+    isolation: Annotated[Literal["shared", "process"], choice("an isolation", Isolation)] = Field(
+        "shared", description="shared: in a warm driver; process: a driver of its own (SparkContext, RDDs, CALL)"
+    )
+
+    @field_validator("conf")
+    @classmethod
+    def _settings(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        for key, value in conf.items():
+            if isinstance(value, dict | list) or value is None:
+                raise wrong(f"the value of {key!r} must be text, a number, true or false, not {say(value)}")
+        return conf
+
+
+class PySpark(Spark):
+    """A PySpark function or file."""
+
+    type: Literal["pyspark"]
+    entry: str = Field(description='"package.module:function", "path/file.py:function" or "path/file.py"')
+
+    @field_validator("entry")
+    @classmethod
+    def _found(cls, entry: str) -> str:
+        if entry.endswith(".py") and not entry.isspace():
+            return entry
+        return _function(entry, 'or "path/file.py"')
+
+
+class SparkSql(Spark):
+    """Spark SQL statements."""
+
+    type: Literal["spark_sql"]
+    sql: str = Field(description="statements separated by `;`; {name} is replaced by an argument, as a literal")
+
+    @field_validator("sql")
+    @classmethod
+    def _says_something(cls, sql: str) -> str:
+        if not sql.replace(";", "").strip():
+            raise wrong("must not be empty: write one or more SQL statements, separated by `;`")
+        return sql
+
+
+class Python(Common):
+    """A Python function in a pooled process, without Spark."""
+
+    type: Literal["python"]
+    entry: str = Field(description='"package.module:function" or "path/file.py:function"')
+
+    @field_validator("entry")
+    @classmethod
+    def _found(cls, entry: str) -> str:
+        return _function(entry, "")
+
+
+class Command(Common):
+    """A process, found on PATH; nothing is given to a shell."""
+
+    type: Literal["command"]
+    argv: list[str] = Field(description='the command and its arguments, e.g. ["bash", "load.sh"]', min_length=1)
+
+    @field_validator("argv")
+    @classmethod
+    def _names_a_command(cls, argv: list[str]) -> list[str]:
+        if not argv[0].strip():
+            raise wrong("must begin with the command to run, not with empty text")
+        return argv
+
+
+Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command, Field(discriminator="type")]
+
+
+def program_of(document: PySpark | SparkSql | Python | Command) -> programs.ProgramSpec:
+    """The domain's value of a program document."""
+    match document:
+        case PySpark():
+            return programs.PySpark(
+                entry=document.entry,
+                conf=document.conf,
+                isolation=Isolation(document.isolation),
+                **document.common(),
+            )
+        case SparkSql():
+            return programs.SparkSql(
+                sql=document.sql, conf=document.conf, isolation=Isolation(document.isolation), **document.common()
+            )
+        case Python():
+            return programs.Python(entry=document.entry, **document.common())
+        case Command():
+            return programs.Command(argv=tuple(document.argv), **document.common())
+        case _:
+            assert_never(document)
+
+
+def _function(entry: str, beside: str) -> str:
+    path, colon, name = entry.rpartition(":")
+    if colon and name.isidentifier() and (path.endswith(".py") or _is_module(path)):
+        return entry
+    also = f", {beside}" if beside else ""
+    raise wrong(f'{entry!r} names no function; write "package.module:function", "path/file.py:function"{also}')
+
+
+def _is_module(path: str) -> bool:
+    return all(part.isidentifier() for part in path.split("."))

@@ -1,0 +1,182 @@
+"""The scalars of the documents: durations, instants, zones, times of day, names. Strict: 22 is not "22".
+
+Each is a pydantic annotation that reads the text people write and gives the domain's value, with a sentence of our own
+where it is wrong and a tidy JSON schema. Durations and instants become integers of microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tidegate.documents import later
+from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant
+from tidegate.domain.zones import UnknownZone, resolve
+
+LONGEST = 36_525 * DAY
+"""A hundred years: no duration of a document is longer."""
+_FIRST, _LAST = parse_instant("1900-01-01T00:00:00Z"), parse_instant("2200-01-01T00:00:00Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+_EXPLAINED = "wrong"
+
+T = TypeVar("T")
+
+
+def wrong(reason: str) -> PydanticCustomError:
+    """A fault whose sentence is already ours."""
+    return PydanticCustomError(_EXPLAINED, "{reason}", {"reason": reason})
+
+
+def say(value: object) -> str:
+    """A value as a person would recognise it in a sentence: what kind of thing it is, and short ones as written."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the text {_short(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return f"a {type(value).__name__}"
+
+
+def _short(text: str) -> str:
+    return json.dumps(text if len(text) <= 60 else text[:57] + "...", ensure_ascii=False)
+
+
+def _text(value: object, example: str) -> str:
+    if not isinstance(value, str):
+        raise wrong(f"must be text such as {example}, not {say(value)}")
+    return value
+
+
+def _sentence(parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as fault:
+        raise wrong(str(fault)) from None
+
+
+# ── durations and instants ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _duration(least: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        duration = _sentence(parse_duration, _text(value, '"PT4H" or "4h"'))
+        if duration < least:
+            raise wrong(f"must be at least {format_duration(least)}, not {format_duration(duration)}")
+        if duration > LONGEST:
+            raise wrong(f"must be at most {format_duration(LONGEST)} (a hundred years)")
+        return duration
+
+    return read
+
+
+def _instant(value: object) -> int:
+    instant = _sentence(parse_instant, _text(value, '"2026-03-29T00:00:00Z"'))
+    if not _FIRST <= instant < _LAST:
+        raise wrong(f"must lie between the years 1900 and 2199, not {_short(str(value))}")
+    return instant
+
+
+_DURATION_SCHEMA = WithJsonSchema({"type": "string", "format": "duration", "examples": ["PT4H", "4h", "P1D"]})
+
+Duration = Annotated[int, BeforeValidator(_duration(0)), _DURATION_SCHEMA]
+"""Zero or more."""
+PositiveDuration = Annotated[int, BeforeValidator(_duration(1_000)), _DURATION_SCHEMA]
+"""A millisecond or more."""
+Moment = Annotated[
+    int,
+    BeforeValidator(_instant),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-03-29T00:00:00Z"]}),
+]
+
+
+# ── zones, times of day, names ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _zone(value: object) -> str:
+    text = _text(value, '"Europe/Berlin"')
+    try:
+        resolve(text)
+    except UnknownZone as fault:
+        raise wrong(str(fault)) from None
+    return text
+
+
+Zone = Annotated[str, BeforeValidator(_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Berlin", "UTC"]})]
+
+
+def _time_of_day(value: object) -> int:
+    text = _text(value, '"22:00"')
+    if not (match := _TIME_OF_DAY.fullmatch(text)):
+        raise wrong(f'{text!r} is not a time of day; write it like "06:30", from "00:00" up to "24:00"')
+    return 1440 if match[1] is None else int(match[1]) * 60 + int(match[2])
+
+
+TimeOfDay = Annotated[
+    int,
+    BeforeValidator(_time_of_day),
+    WithJsonSchema({"type": "string", "pattern": f"^(?:{_TIME_OF_DAY.pattern})$", "examples": ["22:00", "24:00"]}),
+]
+
+
+def _name(value: object) -> str:
+    text = _text(value, '"orders-daily"')
+    if not _NAME.fullmatch(text):
+        raise wrong(
+            f"{_short(text)} is not a name; a name has 1 to 100 letters (a-z, A-Z), digits, '.', '_' or '-' "
+            "and begins with a letter or digit"
+        )
+    return text
+
+
+Name = Annotated[
+    str, BeforeValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": 100})
+]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may be the name of something."""
+    return bool(_NAME.fullmatch(text))
+
+
+# ── closed choices ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def choice(what: str, available: Iterable[str], *, of_later: Iterable[str] = ()) -> BeforeValidator:
+    """Reads one of a closed set of words, before a Literal. `what` completes "'x' is not ..."."""
+    words, refused = list(available), frozenset(of_later)
+
+    def read(value: object) -> str:
+        text = _text(value, repr(words[0]))
+        if text in refused:
+            raise wrong(f"{text!r} is not in this version yet; available: {', '.join(words)}")
+        if text not in words:
+            raise wrong(later.unknown(text, what, words))
+        return text
+
+    return BeforeValidator(read)
+
+
+# ── free JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise wrong(f"must be a mapping (key: value), not {say(value)}")
+    return value
+
+
+JsonMap = Annotated[dict[str, Any], BeforeValidator(_object), WithJsonSchema({"type": "object"})]

@@ -1,0 +1,165 @@
+"""The Schedule document's spec: constraints and policies as people write them, with SEMANTICS's defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from tidegate.documents import later
+from tidegate.documents.base import Document
+from tidegate.documents.scalars import Duration, JsonMap, Name, PositiveDuration, choice, wrong
+from tidegate.documents.triggers import Trigger, trigger_of
+from tidegate.domain import schedules
+from tidegate.domain.instants import format_duration
+from tidegate.domain.schedules import CatchUpPolicy, ThenFailed, ThenWaiting, Unmet, Waiting
+
+MANY = 1_000_000
+"""No count of a document is larger."""
+
+
+def _scope(value: object) -> str:
+    if isinstance(value, str) and value.startswith("group:"):
+        raise wrong(later.not_yet("limits of groups", ["schedule", "program"]))
+    if not isinstance(value, str) or value not in ("schedule", "program"):
+        raise wrong(later.unknown(str(value), "a scope", ["schedule", "program"]))
+    return value
+
+
+class Concurrency(Document):
+    """At most `max` runs at once."""
+
+    type: Literal["concurrency"]
+    max: int = Field(description="how many runs at once, at least 1", ge=1, le=MANY)
+    scope: Annotated[Literal["schedule", "program"], BeforeValidator(_scope)] = Field(
+        "schedule", description="what is counted"
+    )
+    unmet: Annotated[Literal["wait", "skip"], choice("what unmet may mean", Unmet)] = Field(
+        "wait", description="what a run does that finds no room"
+    )
+
+
+def _known_type(value: object) -> object:
+    """One sentence for a constraint of another type, instead of one for each of its keys."""
+    if not isinstance(value, dict):
+        return value
+    tag = value.get("type")
+    if isinstance(tag, str) and tag in later.CONSTRAINTS:
+        raise wrong(later.not_yet(f"{tag!r} constraints", ["concurrency"]))
+    if tag is None:
+        raise wrong("has no `type`; it is a type of constraint, one of concurrency")
+    if tag != "concurrency":
+        raise wrong(later.unknown(str(tag), "a type of constraint", ["concurrency"]))
+    return value
+
+
+Constraint: TypeAlias = Annotated[Concurrency, BeforeValidator(_known_type)]
+
+
+class CatchUp(Document):
+    """What becomes of fires that were due while no scheduler ran."""
+
+    policy: Annotated[Literal["none", "latest", "all"], choice("a catch-up policy", CatchUpPolicy)] = "latest"
+    grace: Duration = Field(60_000_000, description="what is late by no more than this simply runs")
+    window: PositiveDuration = Field(86_400_000_000, description="under `all`: nothing older runs")
+    max: int = Field(100, ge=1, le=MANY, description="under `all`: at most so many run, the newest")
+
+
+class WaitingPolicy(Document):
+    """Several waiting runs of one schedule, and how long they may wait."""
+
+    runs: Annotated[
+        Literal["all"], choice("`waiting.runs`", [Waiting.ALL], of_later=[Waiting.MERGE, Waiting.LATEST])
+    ] = "all"
+    max: int = Field(1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
+    timeout: PositiveDuration | None = Field(None, description="how long a run may wait; left out: for ever")
+    then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
+        "discard"
+    )
+
+
+def _waiting(value: object) -> object:
+    """The short form: `waiting: all`."""
+    return {"runs": value} if isinstance(value, str) else value
+
+
+class Retry(Document):
+    """What follows a failure."""
+
+    max_attempts: int = Field(1, ge=1, le=10_000, description="attempts of one run, the first included")
+    delay: Duration = Field(60_000_000, description="before the second attempt")
+    factor: float = Field(2.0, ge=1, le=1000, description="by which each further delay grows")
+    max_delay: Duration = Field(3_600_000_000, description="no delay is longer")
+    then: Annotated[Literal["continue"], choice("`retry.then`", [ThenFailed.CONTINUE], of_later=[ThenFailed.PAUSE])] = (
+        "continue"
+    )
+
+    @field_validator("max_delay")
+    @classmethod
+    def _not_below_delay(cls, max_delay: int, info: ValidationInfo) -> int:
+        delay = info.data.get("delay")
+        if delay is not None and max_delay < delay:
+            raise wrong(f"must not be shorter than delay ({format_duration(delay)})")
+        return max_delay
+
+
+class Timeout(Document):
+    """How long an attempt may run."""
+
+    run: PositiveDuration | None = Field(None, description="longest run time of an attempt; left out: no limit")
+    grace: Duration = Field(30_000_000, description="between the polite stop and the kill")
+
+
+class ScheduleSpec(Document):
+    """Program, arguments, trigger, constraints and policies of a schedule."""
+
+    enabled: bool | None = Field(None, description="whether it works; a new schedule is disabled unless this is true")
+    program: Name = Field(description="the name of a program of the same namespace")
+    arguments: JsonMap = Field(default_factory=dict, description="given to the program; over the program's own")
+    priority: int = Field(50, ge=0, le=100, description="0 to 100, higher first")
+    groups: list[Name] = Field(default_factory=list, description="what group limits count")
+    trigger: Trigger = Field(description='the rule for when, e.g. {type: cron, expression: "0 2 * * *"}')
+    constraints: list[Constraint] = Field(
+        default_factory=lambda: [Concurrency(type="concurrency", max=1)], description="the rules for may it now"
+    )
+    waiting: Annotated[WaitingPolicy, BeforeValidator(_waiting)] = Field(default_factory=WaitingPolicy)
+    catch_up: CatchUp = Field(default_factory=CatchUp)
+    retry: Retry = Field(default_factory=Retry)
+    timeout: Timeout = Field(default_factory=Timeout)
+
+    @field_validator("constraints")
+    @classmethod
+    def _one_limit_a_scope(cls, constraints: list[Concurrency]) -> list[Concurrency]:
+        scopes = [(one.scope, one.unmet) for one in constraints]
+        if twice := next((one for one in scopes if scopes.count(one) > 1), None):
+            raise wrong(f"limits the runs of one {twice[0]} twice; keep the lower limit")
+        return constraints
+
+
+def spec_of(document: ScheduleSpec) -> schedules.ScheduleSpec:
+    """The domain's value of a schedule's spec (without `enabled`, which is no part of it)."""
+    waiting, catch_up, retry = document.waiting, document.catch_up, document.retry
+    return schedules.ScheduleSpec(
+        program=document.program,
+        trigger=trigger_of(document.trigger),
+        arguments=document.arguments,
+        priority=document.priority,
+        groups=tuple(document.groups),
+        constraints=tuple(
+            schedules.Concurrency(max=one.max, scope=one.scope, unmet=Unmet(one.unmet)) for one in document.constraints
+        ),
+        waiting=schedules.WaitingPolicy(
+            runs=Waiting(waiting.runs), max=waiting.max, timeout=waiting.timeout, then=ThenWaiting(waiting.then)
+        ),
+        catch_up=schedules.CatchUp(
+            policy=CatchUpPolicy(catch_up.policy), grace=catch_up.grace, window=catch_up.window, max=catch_up.max
+        ),
+        retry=schedules.Retry(
+            max_attempts=retry.max_attempts,
+            delay=retry.delay,
+            factor=float(retry.factor),
+            max_delay=retry.max_delay if "max_delay" in retry.model_fields_set else max(retry.max_delay, retry.delay),
+            then=ThenFailed(retry.then),
+        ),
+        timeout=schedules.Timeout(run=document.timeout.run, grace=document.timeout.grace),
+    )

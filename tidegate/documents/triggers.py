@@ -1,0 +1,180 @@
+"""Triggers as people write them. One model per `type`; `trigger_of` gives the domain's value.
+
+Fields that another one's check needs stand before it (pydantic checks in this order), so that contradictions are found
+also where something else in the trigger is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, assert_never
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from tidegate.documents.base import Document
+from tidegate.documents.scalars import Duration, Moment, TimeOfDay, Zone, choice, wrong
+from tidegate.domain import fires, triggers
+from tidegate.domain.errors import Fault
+from tidegate.domain.instants import format_instant
+from tidegate.domain.triggers import Gap, Overlap, Weekday
+
+
+class Bounded(Document):
+    """What every time trigger also takes."""
+
+    start: Moment | None = Field(None, description="no fire before this instant")
+    end: Moment | None = Field(None, description="no fire after this instant")
+    jitter: Duration = Field(0, description="each fire starts up to this much later, always by the same share of it")
+
+    @field_validator("end")
+    @classmethod
+    def _after_start(cls, end: int | None, info: ValidationInfo) -> int | None:
+        start = info.data.get("start")
+        if end is not None and start is not None and end < start:
+            raise wrong(f"must not lie before start ({format_instant(start)}), or nothing ever fires")
+        return end
+
+    def bounds(self) -> Mapping[str, Any]:
+        return {"start": self.start, "end": self.end, "jitter": self.jitter}
+
+
+class Cron(Bounded):
+    """Fires by a cron expression: five fields, or six with leading seconds."""
+
+    type: Literal["cron"]
+    timezone: Zone = Field("UTC", description="an IANA time zone")
+    seconds: bool = Field(False, description="whether the expression begins with a field of seconds")
+    expression: str = Field(description='minute, hour, day of month, month, day of week, e.g. "0 2 * * *"')
+    dst_gap: Annotated[Literal["shift", "skip"], choice("what happens in a gap", Gap)] = "shift"
+    dst_overlap: Annotated[Literal["first", "last", "both"], choice("what happens in an overlap", Overlap)] = "first"
+
+    @field_validator("expression")
+    @classmethod
+    def _fires(cls, expression: str, info: ValidationInfo) -> str:
+        if info.data.get("seconds") is not None:
+            _raise_first(fires.validate(triggers.Cron(expression=expression, seconds=info.data["seconds"])))
+        return expression
+
+
+class Interval(Bounded):
+    """Fires at a fixed rate, on a grid from an anchor that never drifts."""
+
+    type: Literal["interval"]
+    every: str = Field(description='how often, e.g. "PT5S", "4h", "P1D", "P1M"; days and longer follow the calendar')
+    anchor: Moment | None = Field(
+        None, description="a point of the grid; left out: Monday 1970-01-05T00:00 in the zone"
+    )
+    timezone: Zone = Field("UTC", description="an IANA time zone")
+
+    @field_validator("every")
+    @classmethod
+    def _is_span(cls, every: str) -> str:
+        _raise_first(fires.validate(triggers.Interval(every=every)))
+        return every
+
+
+class AfterFinish(Bounded):
+    """Fires a delay after the previous run ended; the first time at once, or at `start`."""
+
+    type: Literal["after_finish"]
+    delay: Duration = Field(description="how long after the previous run's end")
+
+
+class At(Bounded):
+    """Fires once."""
+
+    type: Literal["at"]
+    time: Moment = Field(description="the instant, e.g. 2026-03-29T00:00:00Z")
+
+
+class WindowDays(Bounded):
+    """Fires every so many days since the last run, on some weekdays, between two times of day."""
+
+    type: Literal["window_days"]
+    every_days: int = Field(description="days between runs, at least 1", ge=1, le=36_525)
+    days: list[Annotated[Literal["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"], choice("a day", Weekday)]] = Field(
+        default_factory=lambda: list(Weekday), min_length=1, description="the weekdays on which the window opens"
+    )
+    earliest: TimeOfDay = Field(0, description="the window's start, local time of day")
+    latest: TimeOfDay = Field(1440, description='the window\'s end, up to "24:00"; not after `earliest`: past midnight')
+    timezone: Zone = Field("UTC", description="an IANA time zone")
+
+    @field_validator("days")
+    @classmethod
+    def _once_each(cls, days: list[str]) -> list[str]:
+        if twice := sorted({day for day in days if days.count(day) > 1}):
+            raise wrong(f"names {', '.join(twice)} more than once")
+        return days
+
+    @field_validator("earliest")
+    @classmethod
+    def _opens_in_the_day(cls, earliest: int) -> int:
+        if earliest == 1440:
+            raise wrong('"24:00" can only end a window; a window that opens at midnight has earliest: "00:00"')
+        return earliest
+
+    @field_validator("latest")
+    @classmethod
+    def _has_length(cls, latest: int, info: ValidationInfo) -> int:
+        if latest == info.data.get("earliest"):
+            raise wrong('is equal to earliest, so the window has no length; a whole day is "00:00" to "24:00"')
+        return latest
+
+
+class Never(Document):
+    """Fires by hand only."""
+
+    type: Literal["never"]
+
+
+Trigger: TypeAlias = Annotated[Cron | Interval | AfterFinish | At | WindowDays | Never, Field(discriminator="type")]
+
+
+def trigger_of(document: Cron | Interval | AfterFinish | At | WindowDays | Never) -> triggers.Trigger:
+    """The domain's value of a trigger document."""
+    match document:
+        case Cron():
+            return triggers.Cron(
+                expression=document.expression,
+                timezone=document.timezone,
+                seconds=document.seconds,
+                dst_gap=Gap(document.dst_gap),
+                dst_overlap=Overlap(document.dst_overlap),
+                **document.bounds(),
+            )
+        case Interval():
+            return triggers.Interval(
+                every=document.every, anchor=document.anchor, timezone=document.timezone, **document.bounds()
+            )
+        case AfterFinish():
+            return triggers.AfterFinish(delay=document.delay, **document.bounds())
+        case At():
+            return triggers.At(time=document.time, **document.bounds())
+        case WindowDays():
+            return triggers.WindowDays(
+                every_days=document.every_days,
+                days=tuple(day for day in Weekday if day in document.days),
+                earliest=document.earliest,
+                latest=document.latest,
+                timezone=document.timezone,
+                **document.bounds(),
+            )
+        case Never():
+            return triggers.Never()
+        case _:
+            assert_never(document)
+
+
+def contradictions(trigger: triggers.Trigger) -> Iterable[Fault]:
+    """Faults of a trigger whose fields are right one by one; paths begin below `trigger`."""
+    if isinstance(trigger, triggers.At):
+        if trigger.start is not None and trigger.time < trigger.start:
+            yield Fault("time", f"must not lie before start ({format_instant(trigger.start)}), or it never fires")
+        if trigger.end is not None and trigger.time > trigger.end:
+            yield Fault("time", f"must not lie after end ({format_instant(trigger.end)}), or it never fires")
+    yield from fires.validate(trigger)
+
+
+def _raise_first(faults: Iterable[Fault]) -> None:
+    for fault in faults:
+        raise wrong(fault.reason)
