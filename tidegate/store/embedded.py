@@ -84,6 +84,7 @@ class EmbeddedServer:
         self.password = ""
         self._settings = {**SETTINGS, **(settings or {})}
         self._guardian: subprocess.Popen[bytes] | None = None
+        self._log_from = 0
         self._sockets = Path()
         self._run_as = wheel.RunAs()
 
@@ -275,11 +276,12 @@ class EmbeddedServer:
         line = next((line for line in reversed(words.splitlines()) if "FATAL" in line or "error:" in line), "")
         line = line or words.strip().rpartition("\n")[2]
         if "No space left on device" in words or "Disk quota exceeded" in words:
-            remedy, code = f"The disk of {self.home} is full: make room, or choose another home with --home.", "disk_full"
+            code, remedy = "disk_full", f"The disk of {self.home} is full: make room, or choose another with --home."
         elif "could not bind" in words or "Address already in use" in words:
-            remedy, code = f"Port {self.port} is in use: remove {self.directory / 'port'} and start again.", "port_in_use"
+            port = self.directory / "port"
+            code, remedy = "port_in_use", f"Port {self.port} is in use: remove {port} and start again."
         else:
-            remedy, code = f"Its log is {self.directory / 'log'}.", "database_failed"
+            code, remedy = "database_failed", f"Its log is {self.directory / 'log'}."
         return Unavailable(f"{what}: {line}", remedy=remedy, code=code)
 
     # ── what an earlier life left behind ───────────────────────────────────────────────────────────────────────────

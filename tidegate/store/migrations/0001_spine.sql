@@ -1,8 +1,12 @@
 -- The spine: who declares what, what is due, what ran.
 --
 -- Instants and durations are bigint microseconds since 1970-01-01T00:00Z (docs/decisions/0001). The views at the end
--- show them as timestamptz to people. Lock order, ascending key within each: instance or lease, clock, run_live,
--- limit_counter, pool, schedule_stats, then inserts.
+-- show them as timestamptz to people.
+--
+-- Lock order, ascending key within each: instance or lease (share), schedule, clock, run_live (its key is schedule_id,
+-- slot, ord), attempt_open, limit_counter, pool, schedule_stats, then inserts. Statements that lock several rows select
+-- them in that order first. Whoever must lock against the order (a wake-up takes run_live rows after counters; a launch
+-- rate takes pools before nothing else) skips rows that are locked and never waits.
 -- depends:
 
 CREATE DOMAIN instant AS bigint;
@@ -19,6 +23,7 @@ CREATE TABLE instance (
     epoch       bigint NOT NULL DEFAULT 1,  -- raised by a takeover; a writer with an older one is fenced
     up_since    instant NOT NULL,
     heartbeat   instant NOT NULL,
+    direct      boolean NOT NULL,           -- holds a session advisory lock: gone at once when the process dies
     ended_at    instant                     -- clean shutdown or declared dead
 );
 CREATE INDEX instance_alive ON instance (heartbeat) WHERE ended_at IS NULL;
@@ -119,19 +124,23 @@ CREATE TABLE clock (
     next_due    instant,                    -- fire time + jitter of the next undecided fire; NULL: none
     last_fire   instant,                    -- newest fire time that became a run
     gap_to      instant,                    -- a found gap: fires up to here are catch-up launches, already judged
-    gap_left    integer                     -- how many of them are still to be launched
+    gap_left    integer,                    -- how many of them are still to be launched
+    after_finish duration,                  -- enabled and after_finish: next_due is this long after a run's end
+    after_until instant                     -- and not later than this
 );
-CREATE INDEX clock_due ON clock (next_due) WHERE next_due IS NOT NULL;
+CREATE INDEX clock_due ON clock (next_due, schedule_id) WHERE next_due IS NOT NULL;
 CREATE INDEX clock_program ON clock (program_id);
+CREATE INDEX clock_after_finish ON clock (schedule_id) WHERE after_finish IS NOT NULL;
 
 -- ── what happened ────────────────────────────────────────────────────────────────────────────────────────────────
+-- One row per run, made with it and completed at its end; what happens in between stands in run_live.
 CREATE TABLE run (
     slot        bigint NOT NULL,            -- clock: fire time; else the instant it was made
     schedule_id bigint NOT NULL,
     ord         bigint NOT NULL,            -- clock: 0; else ++clock.gen
-    rev         integer NOT NULL,           -- newest when the run was made
+    rev         integer NOT NULL,           -- newest when the run was made; at its end the one it ran by
     program_id  bigint NOT NULL,
-    program_rev integer,                    -- pinned when ready
+    program_rev integer,                    -- that it ran by
     fire_time   instant,
     previous_fire instant,                  -- the fire time of the run before this one
     cause       text NOT NULL CHECK (cause IN ('fire', 'evidence', 'backfill', 'manual', 'rerun')),
@@ -144,9 +153,10 @@ CREATE TABLE run (
     outcome     text CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'crashed',
                                         'skipped', 'merged', 'expired', 'superseded', 'missed')),
     reason      text NOT NULL DEFAULT '',
+    stop        text,                       -- why it was asked to stop, if it was
     merged_into text,
     given       jsonb,                      -- arguments given by hand
-    arguments   jsonb,                      -- as rendered for the launch; NULL until ready
+    arguments   jsonb,                      -- as rendered for the launch
     evidence    jsonb,
     inputs      jsonb,
     PRIMARY KEY (slot, schedule_id, ord),
@@ -166,22 +176,28 @@ CREATE TABLE fire_range (
     decided_at  instant NOT NULL,
     PRIMARY KEY (schedule_id, from_fire)
 );
-CREATE INDEX fire_range_newest ON fire_range (to_fire DESC);
+CREATE INDEX fire_range_newest ON fire_range (from_fire, schedule_id);
 
--- Runs that have not ended; a row goes when its run ends.
+-- Runs that have not ended; a row goes when its run ends. No index names `state`, so that starting -> running ->
+-- stopping are heap-only updates: wake_at and wake_key are set only while waiting, `ready` only while ready.
 CREATE TABLE run_live (
     slot        bigint NOT NULL,
     schedule_id bigint NOT NULL,
     ord         bigint NOT NULL,
     state       text NOT NULL CHECK (state IN ('waiting', 'ready', 'starting', 'running', 'stopping')),
-    rev         integer NOT NULL,
+    ready       boolean NOT NULL DEFAULT false,
+    rev         integer NOT NULL,           -- newest when the run was made; from ready on pinned
     program_id  bigint NOT NULL,
-    program_rev integer,
+    program_rev integer,                    -- pinned when ready
     kind        text NOT NULL,              -- of the program: which launcher
     pool        text NOT NULL,
+    fire_time   instant,
+    previous_fire instant,
+    cause       text NOT NULL,
+    caused_by   text NOT NULL DEFAULT '',
     priority    smallint NOT NULL,
     created_at  instant NOT NULL,
-    wake_at     instant,                    -- waiting: judge again then
+    wake_at     instant,                    -- waiting: judge again then; never later than expires_at
     wake_key    text,                       -- waiting: judge again when this counter or pool is released
     expires_at  instant,
     waiting_for jsonb,                      -- the last verdict, for people: [{constraint, verdict, until, why}]
@@ -197,17 +213,17 @@ CREATE TABLE run_live (
     stop_at     instant,                    -- when it was asked to stop
     given       jsonb,
     arguments   jsonb,
-    PRIMARY KEY (slot, schedule_id, ord)
-);
-CREATE INDEX run_live_wake ON run_live (wake_at) WHERE state = 'waiting' AND wake_at IS NOT NULL;
-CREATE INDEX run_live_key ON run_live (wake_key, priority DESC, slot, schedule_id, ord) WHERE state = 'waiting' AND wake_key IS NOT NULL;
-CREATE INDEX run_live_ready ON run_live (kind, priority DESC, slot, schedule_id, ord) WHERE state = 'ready';
-CREATE INDEX run_live_expiry ON run_live (expires_at) WHERE expires_at IS NOT NULL AND state = 'waiting';
-CREATE INDEX run_live_schedule ON run_live (schedule_id);
-CREATE INDEX run_live_stop ON run_live (slot) WHERE stop IS NOT NULL;
+    PRIMARY KEY (schedule_id, slot, ord),
+    CHECK (ready = (state = 'ready')),
+    CHECK (state = 'waiting' OR (wake_at IS NULL AND wake_key IS NULL))
+) WITH (fillfactor = 70);
+CREATE INDEX run_live_wake ON run_live (wake_at, slot, schedule_id, ord) WHERE wake_at IS NOT NULL;
+CREATE INDEX run_live_key ON run_live (wake_key, priority DESC, slot, schedule_id, ord) WHERE wake_key IS NOT NULL;
+CREATE INDEX run_live_ready ON run_live (priority DESC, slot, schedule_id, ord) WHERE ready;
 
--- finished_at NULL is the possible crash: committed before the backend is touched.
-CREATE TABLE attempt (
+-- Attempts under way: each is a possible crash, committed before the backend is touched. A row moves to `attempt` at
+-- its end.
+CREATE TABLE attempt_open (
     slot        bigint NOT NULL,
     schedule_id bigint NOT NULL,
     ord         bigint NOT NULL,
@@ -220,31 +236,36 @@ CREATE TABLE attempt (
     backend_id  text,                       -- what the backend calls it (pid, session, ...)
     created_at  instant NOT NULL,           -- the possible crash was committed
     started_at  instant,                    -- the backend said so
-    finished_at instant,
-    outcome     text CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'crashed', 'lost', 'refused')),
-    error       jsonb,                      -- {code, message, exit_status}
-    PRIMARY KEY (slot, schedule_id, ord, number)
-) PARTITION BY RANGE (slot);
+    PRIMARY KEY (schedule_id, slot, ord)
+) WITH (fillfactor = 70);
+CREATE INDEX attempt_open_instance ON attempt_open (instance_id);
 
--- Open attempts, found without touching old partitions; a row goes when its attempt ends.
-CREATE TABLE attempt_open (
+-- Attempts that ended.
+CREATE TABLE attempt (
     slot        bigint NOT NULL,
     schedule_id bigint NOT NULL,
     ord         bigint NOT NULL,
     number      integer NOT NULL,
     instance_id bigint NOT NULL,
-    epoch       bigint NOT NULL,
     host        text NOT NULL,
     fence       bigint NOT NULL,
-    PRIMARY KEY (slot, schedule_id, ord)
-);
-CREATE INDEX attempt_open_instance ON attempt_open (instance_id);
+    backend     text NOT NULL,
+    backend_id  text,
+    created_at  instant NOT NULL,
+    started_at  instant,
+    finished_at instant NOT NULL,
+    outcome     text NOT NULL
+                CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'cancelled', 'crashed', 'lost', 'refused')),
+    error       jsonb,                      -- {code, message, exit_status}
+    PRIMARY KEY (slot, schedule_id, ord, number)
+) PARTITION BY RANGE (slot);
 
 CREATE TABLE limit_counter (
     key         text PRIMARY KEY,           -- s<schedule id>, p<program id>
-    held        integer NOT NULL CHECK (held >= 0)
-);
+    held        integer NOT NULL DEFAULT 0 CHECK (held >= 0)
+) WITH (fillfactor = 50);
 
+-- Made with the schedule.
 CREATE TABLE schedule_stats (
     schedule_id bigint PRIMARY KEY,
     last_start  instant,
@@ -259,7 +280,7 @@ CREATE TABLE schedule_stats (
     total_duration duration NOT NULL DEFAULT 0,
     consecutive_failures integer NOT NULL DEFAULT 0,
     consecutive_crashes integer NOT NULL DEFAULT 0
-);
+) WITH (fillfactor = 50);
 
 -- The event log, which is also the outbox: written in the transaction of the change it tells.
 CREATE TABLE event (
@@ -297,3 +318,44 @@ CREATE TABLE idempotency (
     answer      jsonb NOT NULL,
     at          instant NOT NULL
 );
+
+-- ── for people ───────────────────────────────────────────────────────────────────────────────────────────────────
+CREATE FUNCTION as_time(instant) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    $$SELECT timestamptz 'epoch' + $1 * interval '1 microsecond'$$;
+
+CREATE VIEW tidegate_schedules AS
+    SELECT s.namespace, s.name, s.application, c.mode, c.rev, as_time(c.cursor) AS decided_up_to,
+           as_time(c.next_due) AS next_due, as_time(c.last_fire) AS last_fire, as_time(s.created_at) AS created_at,
+           as_time(s.deleted_at) AS deleted_at, s.id AS schedule_id
+    FROM schedule s JOIN clock c ON c.schedule_id = s.id;
+
+CREATE VIEW tidegate_runs AS
+    SELECT s.namespace, s.name AS schedule, p.name AS program, coalesce(r.outcome, l.state) AS state, r.reason,
+           as_time(r.fire_time) AS fire_time, r.cause, r.caused_by, as_time(r.created_at) AS created_at,
+           as_time(coalesce(r.ready_at, l.ready_at)) AS ready_at,
+           as_time(coalesce(r.started_at, l.started_at)) AS started_at, as_time(r.finished_at) AS finished_at,
+           (r.finished_at - r.started_at) * interval '1 microsecond' AS took,
+           l.waiting_for, as_time(l.wake_at) AS looked_at_again, r.slot, r.schedule_id, r.ord
+    FROM run r
+    JOIN schedule s ON s.id = r.schedule_id
+    JOIN program p ON p.id = r.program_id
+    LEFT JOIN run_live l ON l.slot = r.slot AND l.schedule_id = r.schedule_id AND l.ord = r.ord;
+
+CREATE VIEW tidegate_missed AS
+    SELECT s.namespace, s.name AS schedule, f.outcome, f.n, as_time(f.from_fire) AS from_fire,
+           as_time(f.to_fire) AS to_fire, f.reason, as_time(f.decided_at) AS decided_at, f.schedule_id
+    FROM fire_range f JOIN schedule s ON s.id = f.schedule_id;
+
+CREATE VIEW tidegate_attempts AS
+    SELECT slot, schedule_id, ord, number, 'open' AS outcome, backend, backend_id, host, fence,
+           as_time(created_at) AS created_at, as_time(started_at) AS started_at, NULL::timestamptz AS finished_at,
+           NULL::jsonb AS error
+    FROM attempt_open
+    UNION ALL
+    SELECT slot, schedule_id, ord, number, outcome, backend, backend_id, host, fence,
+           as_time(created_at), as_time(started_at), as_time(finished_at), error
+    FROM attempt;
+
+CREATE VIEW tidegate_events AS
+    SELECT as_time(e.at) AS at, e.type, s.namespace, s.name AS schedule, e.payload, e.slot, e.schedule_id, e.ord, e.pos
+    FROM event e LEFT JOIN schedule s ON s.id = e.schedule_id;

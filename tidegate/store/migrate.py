@@ -1,0 +1,123 @@
+"""Bringing a database's schema up to date: SQL files in order, by yoyo-migrations, one upgrade at a time.
+
+Safe to call from everywhere at once: an advisory lock lets one do it while the others wait and then find nothing to
+do. A database that holds migrations which this version does not know was written by a newer one and is refused, since
+this version cannot tell what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import yoyo
+from psycopg.conninfo import conninfo_to_dict
+from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
+from yoyo.connections import DatabaseURI
+
+from tidegate.domain.errors import Refused, Unavailable
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+_TABLE = "_yoyo_migration"
+_LOCK = 0x7469_6465_0000_0001  # "tide"; one upgrade per database at a time
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """Which migrations a database has, which it lacks, and which it has that this version does not know."""
+
+    applied: tuple[str, ...]
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        return not self.missing and not self.unknown
+
+
+def upgrade(url: str) -> Sequence[str]:
+    """Apply what is missing; the names of what was applied now. Raises Refused for a newer database."""
+    with _connect(url) as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        found = _status(connection)
+        _refuse_newer(found)
+        if found.missing:
+            _apply(url)
+        return found.missing
+
+
+def status(url: str) -> SchemaStatus:
+    """How the database stands; changes nothing."""
+    with _connect(url) as connection:
+        return _status(connection)
+
+
+def check(url: str) -> None:
+    """Raises Refused, with the remedy, unless this version can work with the database as it is."""
+    found = status(url)
+    _refuse_newer(found)
+    if found.missing:
+        raise Refused(
+            f"The database lacks {len(found.missing)} migration(s) of this version, from {found.missing[0]} on.",
+            remedy="Run `tidegate db upgrade`.",
+            code="database_older",
+        )
+
+
+def _refuse_newer(found: SchemaStatus) -> None:
+    if found.unknown:
+        raise Refused(
+            f"The database was written by a newer Tidegate (it has {found.unknown[-1]}, which this one does not know).",
+            remedy="Install that version here, or restore a backup from before its upgrade.",
+            code="database_newer",
+        )
+
+
+def _status(connection: psycopg.Connection) -> SchemaStatus:
+    known = sorted(file.stem for file in MIGRATIONS.glob("*.sql"))
+    row = connection.execute("SELECT to_regclass('_yoyo_migration') IS NOT NULL").fetchone()
+    applied: set[str] = set()
+    if row and row[0]:
+        applied = {name for (name,) in connection.execute("SELECT migration_id FROM _yoyo_migration")}
+    return SchemaStatus(
+        applied=tuple(sorted(applied)),
+        missing=tuple(name for name in known if name not in applied),
+        unknown=tuple(sorted(applied.difference(known))),
+    )
+
+
+def _apply(url: str) -> None:
+    parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    uri = DatabaseURI(
+        scheme="postgresql+psycopg",
+        username=parts.pop("user", None),
+        password=parts.pop("password", None),
+        hostname=parts.pop("host", None),
+        port=parts.pop("port", None),
+        database=parts.pop("dbname", ""),
+        args=parts,
+    )
+    backend = PostgresqlPsycopgBackend(uri, _TABLE)
+    with backend:
+        backend.init_database()
+        backend.break_lock()  # ours is the advisory lock; a row left by an upgrade that died must not lock us out
+        with backend.lock(timeout=60):
+            backend.apply_migrations(backend.to_apply(yoyo.read_migrations(str(MIGRATIONS))))
+
+
+@contextmanager
+def _connect(url: str) -> Iterator[psycopg.Connection]:
+    try:
+        with psycopg.connect(
+            url, autocommit=True, connect_timeout=10, application_name="tidegate-upgrade"
+        ) as connection:
+            yield connection
+    except psycopg.OperationalError as error:
+        raise Unavailable(
+            f"The database does not answer: {str(error).strip()}",
+            remedy="Check TIDEGATE_DATABASE_URL and that the server runs.",
+            code="database_unreachable",
+        ) from error
