@@ -1,0 +1,73 @@
+"""The store in memory: every port of engine and control, with PostgreSQL's meaning at READ COMMITTED.
+
+One thread, no copy of the world: see `tables`. It passes the conformance suite that the PostgreSQL store passes
+(tests/conformance), and stands behind both the simulator and the `World` in which users test their applications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from tidegate.domain.ids import AttemptKey, Fence
+from tidegate.domain.instants import Instant
+from tidegate.ports.engine import OpenAttempt
+from tidegate.sim.memory.admission import AdmitterTransaction
+from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.declare import ControlTransaction
+from tidegate.sim.memory.membership import MembershipCalls
+from tidegate.sim.memory.read import Reading
+from tidegate.sim.memory.rows import PoolRow
+from tidegate.sim.memory.time import TimekeeperTransaction
+from tidegate.sim.memory.upkeep import Upkeep
+from tidegate.sim.memory.work import WorkerTransaction, open_attempt
+
+__all__ = ["MemoryStore", "MemoryTransaction"]
+
+
+class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransaction):
+    """An engine transaction: whichever part began it finds its own methods."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> MemoryTransaction:
+        await super().__aenter__()
+        return self
+
+
+class MemoryStore(MembershipCalls, Reading, Upkeep):
+    """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
+
+    def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
+        self.data = Data()
+        self.time = time
+        for name, slots in pools or (("default", 8), ("spark", 2)):
+            self.data.pool.rows[name] = PoolRow(name, slots)
+
+    async def now(self) -> Instant:
+        return self.time()
+
+    def transaction(self, fence: Fence) -> MemoryTransaction:
+        return MemoryTransaction(self.data, fence)
+
+    def changing(self) -> ControlTransaction:
+        return ControlTransaction(self.data, self.time)
+
+    async def next_due(self) -> Instant | None:
+        return self.data.earliest(self.data.due)
+
+    async def next_wake(self) -> Instant | None:
+        wake, expiry = self.data.earliest(self.data.wake), self.data.earliest(self.data.expiry)
+        return wake if expiry is None or (wake is not None and wake <= expiry) else expiry
+
+    async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
+        return [self._open(key) for key in attempts if key in self.data.open]
+
+    async def stop_requests(self, fence: Fence) -> Sequence[OpenAttempt]:
+        data = self.data
+        if not data.stops:
+            return []
+        mine = data.open_of.get(fence.instance_id, {})
+        return [self._open(key) for key in sorted(mine) if key.run in data.stops]
+
+    def _open(self, key: AttemptKey) -> OpenAttempt:
+        return open_attempt(self.data, self.data.run.rows[key.run], self.data.attempt.rows[key])

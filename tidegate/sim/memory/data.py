@@ -1,0 +1,162 @@
+"""What the in-memory store holds: its tables, and the indices that the engine's questions are answered from."""
+
+from __future__ import annotations
+
+from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.ports.control import Change
+from tidegate.sim.memory.rows import (
+    Answer,
+    AttemptRow,
+    ClockRow,
+    CounterRow,
+    DocumentRow,
+    Event,
+    InstanceRow,
+    LeaseRow,
+    PoolRow,
+    ProgramRow,
+    RunRow,
+    ScheduleRow,
+    StatsRow,
+    StretchRow,
+)
+from tidegate.sim.memory.tables import Database, Ordered, Table, Transaction
+
+WAITING, READY = State.WAITING, State.READY
+
+
+class Data(Database):
+    """Every table and index. The numbers of sequences do not roll back, as in PostgreSQL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.instance: Table[int, InstanceRow] = self.table("instance")
+        self.lease: Table[str, LeaseRow] = self.table("lease")
+        self.namespace: Table[str, DocumentRow] = self.table("namespace")
+        self.application: Table[tuple[str, str], DocumentRow] = self.table("application")
+        self.pool: Table[str, PoolRow] = self.table("pool")
+        self.program: Table[int, ProgramRow] = self.table("program")
+        self.program_name: Table[tuple[str, str], int] = self.table("program_name")
+        self.schedule: Table[int, ScheduleRow] = self.table("schedule")
+        self.schedule_name: Table[tuple[str, str], int] = self.table("schedule_name")
+        self.clock: Table[int, ClockRow] = self.table("clock", self._clock_changed)
+        self.run: Table[RunKey, RunRow] = self.table("run", self._run_changed)
+        self.stretch: Table[tuple[int, Instant], StretchRow] = self.table("fire_range")
+        self.attempt: Table[AttemptKey, AttemptRow] = self.table("attempt", self._attempt_changed)
+        self.counter: Table[str, CounterRow] = self.table("limit_counter")
+        self.stats: Table[int, StatsRow] = self.table("schedule_stats")
+        self.idempotency: Table[str, Answer] = self.table("idempotency")
+        self.events: list[Event] = []
+        self.changes: list[Change] = []
+        # indices
+        self.due: Ordered[tuple[Instant, int]] = Ordered()
+        self.wake: Ordered[tuple[Instant, RunKey]] = Ordered()
+        self.expiry: Ordered[tuple[Instant, RunKey]] = Ordered()
+        self.queues: dict[str, Ordered[tuple[int, RunKey]]] = {}  # wake_key -> (-priority, run)
+        self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (-priority, run)
+        self.live: dict[RunKey, None] = {}
+        self.live_of: dict[int, dict[RunKey, None]] = {}
+        self.open: dict[AttemptKey, None] = {}
+        self.open_of: dict[int, dict[AttemptKey, None]] = {}  # instance -> its open attempts
+        self.stops: dict[RunKey, None] = {}
+        self.clocks_of_program: dict[int, dict[int, None]] = {}
+        # what is no row
+        self.sharers: dict[int, dict[Transaction, None]] = {}  # instance -> transactions that share its row
+        self.sessions: dict[int, None] = {}  # instances whose session lock is held
+        self.instance_ids = 0
+        self.schedule_ids = 0
+        self.program_ids = 0
+        self.fencing_token = 0
+        self.change_ids = 0
+
+    def _clock_changed(self, old: ClockRow | None, new: ClockRow | None) -> None:
+        before = old.next_due if old else None
+        after = new.next_due if new else None
+        if before != after:
+            if old is not None and before is not None:
+                self.due.discard((before, old.schedule_id))
+            if new is not None and after is not None:
+                self.due.add((after, new.schedule_id))
+        if new is not None and (old is None or old.program_id != new.program_id):
+            if old is not None:
+                del self.clocks_of_program[old.program_id][old.schedule_id]
+            self.clocks_of_program.setdefault(new.program_id, {})[new.schedule_id] = None
+
+    def _run_changed(self, old: RunRow | None, new: RunRow | None) -> None:
+        if old is not None:
+            if old.state is WAITING:
+                self._forget_waiting(old)
+            elif old.state is READY:
+                self.ready[old.program.kind].discard((-old.priority, old.key))
+        if new is None:
+            if old is not None:
+                self._forget_live(old.key)
+            return
+        if new.state is WAITING:
+            if new.wake_at is not None:
+                self.wake.add((new.wake_at, new.key))
+            if new.expires_at is not None:
+                self.expiry.add((new.expires_at, new.key))
+            if new.wake_key is not None:
+                queue = self.queues.get(new.wake_key)
+                if queue is None:
+                    queue = self.queues[new.wake_key] = Ordered()
+                queue.add((-new.priority, new.key))
+        elif new.state is READY:
+            ready = self.ready.get(new.program.kind)
+            if ready is None:
+                ready = self.ready[new.program.kind] = Ordered()
+            ready.add((-new.priority, new.key))
+        if old is None:
+            if new.live:
+                self.live[new.key] = None
+                mine = self.live_of.get(new.key.schedule_id)
+                if mine is None:
+                    mine = self.live_of[new.key.schedule_id] = {}
+                mine[new.key] = None
+        elif new.finished_at is not None and old.finished_at is None:
+            self._forget_live(new.key)
+        if new.stop is not None and new.finished_at is None:
+            self.stops[new.key] = None
+        elif old is not None and old.stop is not None:
+            self.stops.pop(new.key, None)
+
+    def _forget_waiting(self, old: RunRow) -> None:
+        if old.wake_at is not None:
+            self.wake.discard((old.wake_at, old.key))
+        if old.expires_at is not None:
+            self.expiry.discard((old.expires_at, old.key))
+        if old.wake_key is not None:
+            queue = self.queues[old.wake_key]
+            queue.discard((-old.priority, old.key))
+            if not queue.keys:
+                del self.queues[old.wake_key]
+
+    def _forget_live(self, key: RunKey) -> None:
+        if key in self.live:
+            del self.live[key]
+            mine = self.live_of[key.schedule_id]
+            del mine[key]
+            if not mine:
+                del self.live_of[key.schedule_id]
+
+    def _attempt_changed(self, old: AttemptRow | None, new: AttemptRow | None) -> None:
+        if old is not None and old.finished_at is None:
+            del self.open[old.key]
+            del self.open_of[old.instance_id][old.key]
+        if new is not None and new.finished_at is None:
+            self.open[new.key] = None
+            mine = self.open_of.get(new.instance_id)
+            if mine is None:
+                mine = self.open_of[new.instance_id] = {}
+            mine[new.key] = None
+
+    # what several parts ask
+    def schedule_id(self, namespace: str, name: str) -> ScheduleId | None:
+        found = self.schedule_name.rows.get((namespace, name))
+        return None if found is None else ScheduleId(found)
+
+    def earliest(self, index: Ordered[tuple[Instant, RunKey]] | Ordered[tuple[Instant, int]]) -> Instant | None:
+        return index.keys[0][0] if index.keys else None

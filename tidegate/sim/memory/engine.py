@@ -1,0 +1,216 @@
+"""Transactions of the engine: fenced, and with what several parts do to a run (finish it, release, wake others)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from tidegate.domain.errors import Fenced
+from tidegate.domain.ids import Fence, RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import Mode, ScheduleSpec
+from tidegate.domain.triggers import AfterFinish
+from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.rows import CounterRow, Event, RunRow, StatsRow
+from tidegate.sim.memory.tables import Transaction
+
+POOL = "pool:"
+
+
+class RunTransaction(Transaction):
+    """What engine and control both do to runs. Locks are taken in one order: clock, run, counter, pool, stats."""
+
+    __slots__ = ("data", "queued", "released")
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(data)
+        self.data = data
+        self.released: dict[str, None] = {}  # keys (counters, `pool:NAME`) whose queue must be looked at
+        self.queued: dict[str, None] = {}  # keys under which this transaction itself made runs wait
+
+    def tell(self, now: Instant, type_: str, run: RunKey | None, schedule: int | None = None) -> None:
+        self.log.append((self.data.events, Event(now, type_, run, None if schedule is None else ScheduleId(schedule))))
+
+    async def lock_all(self, table_name: str, keys: Iterable[object]) -> None:
+        table = getattr(self.data, table_name)
+        for key in sorted(set(keys)):  # type: ignore[type-var]
+            if not self.try_lock(table, key):
+                await self.lock(table, key)
+
+    async def lock_holdings(self, runs: Sequence[RunRow]) -> None:
+        """Lock the counters and pools that these runs hold or wait for, in order."""
+        await self.lock_all("counter", [key for run in runs for key in run.held])
+        await self.lock_all("pool", [run.program.pool for run in runs if run.slot_held])
+
+    async def lock_after_finish_clocks(self, runs: Iterable[RunKey]) -> None:
+        """Lock the clocks that begin to count when these runs end."""
+        rows = self.data.schedule.rows
+        await self.lock_all(
+            "clock",
+            [
+                key.schedule_id
+                for key in runs
+                if isinstance(rows[key.schedule_id].newest.revision.spec.trigger, AfterFinish)
+            ],
+        )
+
+    def give_back(self, run: RunRow, *, counters: bool) -> None:
+        """Return the slot of this (own, locked) run and, when it ends, its counters."""
+        data = self.data
+        if run.slot_held:
+            pool = self.get(data.pool, run.program.pool)
+            if pool is not None:
+                self.edit(data.pool, pool.name).used -= 1
+                self.released[POOL + pool.name] = None
+            run.slot_held = False
+        if counters and run.held:
+            for key in run.held:
+                self.count(key, -1)
+                self.released[key] = None
+            run.held = ()
+
+    def count(self, key: str, change: int) -> None:
+        data = self.data
+        if self.get(data.counter, key) is None:
+            self.put(data.counter, key, CounterRow(key, change))
+        else:
+            self.edit(data.counter, key).held += change
+
+    def finish(self, run: RunRow, outcome: State, reason: str, now: Instant, finished_at: Instant) -> None:
+        """End this (own, locked) run; what it held must be locked."""
+        self.give_back(run, counters=True)
+        if run.wake_key is not None:
+            self.released[run.wake_key] = None
+        run.state = outcome
+        run.reason = reason
+        run.finished_at = finished_at
+        run.wake_at = run.wake_key = None
+        run.waiting_for = ()
+        self.tell(now, f"run.{outcome}", run.key)
+
+    async def stats_of(self, schedule: int) -> StatsRow:
+        table = self.data.stats
+        if not self.try_lock(table, schedule):
+            await self.lock(table, schedule)
+        if self.get(table, schedule) is None:
+            self.put(table, schedule, StatsRow(ScheduleId(schedule)))
+        return self.edit(table, schedule)
+
+    def set_next_after_finish(self, schedule: int, finished_at: Instant) -> None:
+        """A run of an after_finish schedule ended: its (locked) clock starts to count."""
+        clock = self.get(self.data.clock, schedule)
+        row = self.get(self.data.schedule, schedule)
+        if clock is None or row is None or clock.mode is not Mode.ENABLED or row.deleted_at is not None:
+            return
+        trigger = row.newest.revision.spec.trigger
+        if isinstance(trigger, AfterFinish) and clock.next_due is None:
+            due = max(finished_at + trigger.delay, trigger.start or 0, clock.cursor + 1)
+            if trigger.end is None or due <= trigger.end:
+                self.edit(self.data.clock, schedule).next_due = due
+                self.topics["clock"] = None
+
+    # waking
+    def wake_released(self, now: Instant) -> None:
+        """Where something is free, let the next waiting runs be judged: as many as fit, those woken before included.
+
+        Runs locked by others are being judged at this moment, and will lock the counters after us.
+        """
+        for key in self.released:
+            if key not in self.data.queues and key not in self.queued:
+                continue
+            if key.startswith(POOL):
+                self._wake_pool(key, now)
+            else:
+                self._wake_counter(key, now)
+        self.released = {}
+
+    def _wake_pool(self, key: str, now: Instant) -> None:
+        pool = self.get(self.data.pool, key.removeprefix(POOL))
+        free = 0 if pool is None else pool.slots - pool.used
+        if free > 0:
+            for run in self._queue(key):
+                self._wake(run, now)
+                free -= 1
+                if free <= 0:
+                    break
+
+    def _wake_counter(self, key: str, now: Instant) -> None:
+        row = self.get(self.data.counter, key)
+        held = row.held if row else 0
+        for run in self._queue(key):
+            schedule = self.get(self.data.schedule, run.schedule_id)
+            assert schedule is not None
+            limit = limit_of(schedule.newest.revision.spec, key)
+            if limit is None or held < limit:
+                self._wake(run, now)
+                held += 1
+            elif key.startswith("s"):
+                break  # one schedule, one limit: nobody behind may pass either
+
+    def _queue(self, key: str) -> list[RunKey]:
+        """Waiting runs under a key as this transaction sees them, in their order."""
+        queue = self.data.queues.get(key)
+        found = list(queue.keys) if queue is not None else []
+        own = self.own[self.data.run.number]
+        if own:
+            found = [item for item in found if item[1] not in own]
+            found += [
+                (-run.priority, run.key)
+                for run in own.values()
+                if run is not None and run.wake_key == key and run.state is State.WAITING
+            ]
+            found.sort()
+        return [run for _, run in found]
+
+    def _wake(self, key: RunKey, now: Instant) -> None:
+        table = self.data.run
+        run = self.get(table, key)
+        assert run is not None
+        if (run.wake_at is None or run.wake_at > now) and self.try_lock(table, key):
+            self.edit(table, key).wake_at = now
+            self.topics["admit"] = None
+
+
+class EngineTransaction(RunTransaction):
+    """A transaction under a fence: shares the instance row, so that a takeover waits for it or comes before it."""
+
+    __slots__ = ("fence",)
+
+    def __init__(self, data: Data, fence: Fence) -> None:
+        super().__init__(data)
+        self.fence = fence
+
+    async def __aenter__(self) -> EngineTransaction:
+        check_fence(self.data, self.fence)
+        sharers = self.data.sharers.setdefault(self.fence.instance_id, {})
+        sharers[self] = None
+        self.on_end.append(lambda: sharers.pop(self, None))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            try:
+                self.commit()
+            finally:
+                self.release()
+        else:
+            self.release()
+
+
+def check_fence(data: Data, fence: Fence) -> None:
+    """Raises Fenced when this instance was declared dead, or has left."""
+    row = data.instance.rows.get(fence.instance_id)
+    if row is None or row.epoch != fence.epoch or row.ended_at is not None:
+        raise Fenced(
+            f"instance {fence.instance_id} was declared dead while it was away.", remedy="It must register again."
+        )
+
+
+def limit_of(spec: ScheduleSpec, key: str) -> int | None:
+    """What a schedule allows on a counter (`s<schedule>` or `p<program>`); None: it does not count there."""
+    scope = {"s": "schedule", "p": "program"}.get(key[:1])
+    limits = [limit.max for limit in spec.constraints if limit.scope == scope]
+    return min(limits) if limits else None

@@ -1,0 +1,241 @@
+"""The rows of the in-memory store: the tables of store/migrations, as plain objects.
+
+A committed row is never changed: a transaction edits its own copy, which takes the row's place when it commits. `run`
+and `run_live` are one row here, since nothing is partitioned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
+from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.programs import ProgramRef
+from tidegate.domain.runs import LIVE, Cause, State
+from tidegate.domain.schedules import JsonObject, Mode, Revision
+from tidegate.ports.control import Metadata
+
+R = TypeVar("R")
+
+
+def copied(row: R) -> R:
+    """A shallow copy, made the fast way: values inside rows are immutable or replaced whole."""
+    twin: R = row.__class__.__new__(row.__class__)
+    twin.__dict__ = row.__dict__.copy()
+    return twin
+
+
+@dataclass(eq=False)
+class InstanceRow:
+    id: int
+    role: str
+    name: str
+    host: str
+    pid: int
+    epoch: int
+    up_since: Instant
+    heartbeat: Instant
+    ended_at: Instant | None = None
+
+
+@dataclass(eq=False)
+class LeaseRow:
+    duty: str
+    instance_id: int
+    epoch: int
+    token: int
+    expires: Instant
+
+
+@dataclass(eq=False)
+class PoolRow:
+    name: str
+    slots: int
+    used: int = 0
+    rate_max: int | None = None
+    rate_per: Duration | None = None
+    rate_burst: int | None = None
+    tokens: float = 0.0
+    refilled_at: Instant = 0
+
+    def refill(self, now: Instant) -> None:
+        """Add the tokens that have come since the last look, never above the burst."""
+        if self.rate_max is not None and self.rate_per:
+            gained = max(0, now - self.refilled_at) * self.rate_max / self.rate_per
+            self.tokens = min(float(self.rate_burst or self.rate_max), self.tokens + gained)
+            self.refilled_at = max(now, self.refilled_at)
+
+
+@dataclass(eq=False)
+class ProgramRow:
+    """A program and its newest revision (older ones are pinned by value in the runs)."""
+
+    ref: ProgramRef
+    application: str | None
+    document: JsonObject
+    valid_from: Instant
+    author: str
+    deleted_at: Instant | None = None
+
+
+@dataclass(eq=False)
+class Written:
+    """One revision of a schedule, with what the engine does not need of it."""
+
+    revision: Revision
+    document: JsonObject
+    author: str
+    reason: str
+
+
+@dataclass(eq=False)
+class ScheduleRow:
+    id: ScheduleId
+    metadata: Metadata
+    created_at: Instant
+    revisions: tuple[Written, ...]  # ascending
+    deleted_at: Instant | None = None
+
+    @property
+    def newest(self) -> Written:
+        return self.revisions[-1]
+
+    @property
+    def name(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+@dataclass(eq=False)
+class ClockRow:
+    schedule_id: ScheduleId
+    program_id: ProgramId
+    rev: int
+    cursor_rev: int
+    mode: Mode
+    cursor: Instant
+    next_due: Instant | None
+    gen: int = 0
+    last_fire: Instant | None = None
+    gap_to: Instant | None = None
+    gap_left: int | None = None
+
+
+@dataclass(eq=False)
+class RunRow:
+    """A run, live or ended (`run` and `run_live` in PostgreSQL)."""
+
+    key: RunKey
+    rev: int
+    program: ProgramRef  # newest when it was made; pinned when ready
+    cause: Cause
+    caused_by: str
+    fire_time: Instant | None
+    previous_fire: Instant | None
+    priority: int
+    created_at: Instant
+    given: JsonObject | None = None
+    state: State = State.WAITING
+    wake_at: Instant | None = None
+    wake_key: str | None = None
+    expires_at: Instant | None = None
+    waiting_for: tuple[JsonObject, ...] = ()
+    held: tuple[str, ...] = ()
+    slot_held: bool = False
+    pinned: bool = False
+    arguments: JsonObject | None = None
+    ready_at: Instant | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    reason: str = ""
+    merged_into: str | None = None
+    attempts: int = 0
+    failures: int = 0
+    lost: int = 0
+    stop: str | None = None
+    stop_by: str = ""
+    stop_at: Instant | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(eq=False)
+class AttemptRow:
+    key: AttemptKey
+    instance_id: int
+    epoch: int
+    host: str
+    fence: int
+    backend: str
+    created_at: Instant
+    backend_id: str | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    outcome: str | None = None
+    error: JsonObject | None = None
+
+
+@dataclass(eq=False)
+class CounterRow:
+    key: str
+    held: int = 0
+
+
+@dataclass(eq=False)
+class StatsRow:
+    schedule_id: ScheduleId
+    last_start: Instant | None = None
+    last_finish: Instant | None = None
+    last_success: Instant | None = None
+    last_run_success: bool | None = None
+    total_runs: int = 0
+    total_successes: int = 0
+    total_failures: int = 0
+    total_crashes: int = 0
+    total_timeouts: int = 0
+    total_duration: Duration = 0
+    consecutive_failures: int = 0
+    consecutive_crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StretchRow:
+    """A row of fire_range."""
+
+    schedule_id: ScheduleId
+    from_fire: Instant
+    to_fire: Instant
+    rev: int
+    n: int
+    outcome: State
+    reason: str
+    decided_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: Instant
+    type: str
+    run: RunKey | None
+    schedule_id: ScheduleId | None
+    payload: JsonObject | None = None
+
+
+@dataclass(eq=False)
+class DocumentRow:
+    """A namespace's or an application's."""
+
+    document: JsonObject
+    at: Instant
+
+
+@dataclass(eq=False)
+class Answer:
+    """An Idempotency-Key's."""
+
+    request: str
+    status: int
+    answer: Any
+    at: Instant = field(default=0)

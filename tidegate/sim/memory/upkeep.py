@@ -1,0 +1,113 @@
+"""What the reconciler and the janitor ask: drift found and mended, days that are past retention dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidegate.domain.errors import Fenced
+from tidegate.domain.ids import Fence
+from tidegate.domain.instants import DAY, Duration, Instant, to_datetime
+from tidegate.domain.schedules import Mode
+from tidegate.domain.triggers import AfterFinish, Never
+from tidegate.ports.engine import Drift
+from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.engine import check_fence
+from tidegate.sim.memory.rows import CounterRow, copied
+
+DUTY = "reconciler"
+
+
+class Upkeep:
+    """`ports.engine.ReconcilerStore` and `JanitorStore`. There is nothing to create: days have no tables here."""
+
+    data: Data
+
+    async def resync(self, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
+        data = self.data
+        check_fence(data, fence)
+        if not any(row.token == token and row.instance_id == fence.instance_id for row in data.lease.rows.values()):
+            raise Fenced("the lease that this resync was asked under is another's by now.")
+        return [*self._counters(), *self._pools(), *self._clocks(now)]
+
+    def _counters(self) -> Iterator[Drift]:
+        """Rows locked by a transaction are left for the next time."""
+        data = self.data
+        counted: dict[str, int] = {}
+        for key in data.live:
+            for counter in data.run.rows[key].held:
+                counted[counter] = counted.get(counter, 0) + 1
+        for name in sorted({*counted, *data.counter.rows}):
+            row = data.counter.rows.get(name)
+            found, right = row.held if row else 0, counted.get(name, 0)
+            if found != right and name not in data.counter.locks:
+                data.counter.rows[name] = CounterRow(name, right)
+                yield Drift(what="counter", name=name, found=str(found), mended=str(right))
+
+    def _pools(self) -> Iterator[Drift]:
+        data = self.data
+        counted: dict[str, int] = {}
+        for key in data.live:
+            run = data.run.rows[key]
+            if run.slot_held:
+                counted[run.program.pool] = counted.get(run.program.pool, 0) + 1
+        for name, row in sorted(data.pool.rows.items()):
+            right = counted.get(name, 0)
+            if row.used != right and name not in data.pool.locks:
+                mended = copied(row)
+                mended.used = right
+                data.pool.rows[name] = mended
+                yield Drift(what="pool", name=name, found=str(row.used), mended=str(right))
+
+    def _clocks(self, now: Instant) -> Iterator[Drift]:
+        """A clock that stands still although its schedule works, or goes on although it does not."""
+        data = self.data
+        for number, clock in sorted(data.clock.rows.items()):
+            schedule = data.schedule.rows[number]
+            newest = schedule.newest.revision
+            rests = schedule.deleted_at is not None or (
+                newest.mode is Mode.DROP and clock.cursor_rev == newest.rev
+            )  # fmt: skip
+            if number in data.clock.locks:
+                continue
+            if rests and clock.next_due is not None:
+                self._set_due(number, None)
+                yield Drift(what="clock", name=schedule.name, found="due", mended="stopped")
+            elif (
+                not rests
+                and clock.next_due is None
+                and clock.cursor_rev != newest.rev
+                and not isinstance(newest.spec.trigger, Never | AfterFinish)
+            ):
+                self._set_due(number, now)
+                yield Drift(what="clock", name=schedule.name, found="stopped", mended="due")
+
+    def _set_due(self, number: int, at: Instant | None) -> None:
+        old = self.data.clock.rows[number]
+        new = copied(old)
+        new.next_due = at
+        self.data.clock.rows[number] = new
+        if self.data.clock.follow is not None:
+            self.data.clock.follow(old, new)
+
+    async def ensure_partitions(self, now: Instant, ahead: Duration) -> Sequence[str]:
+        return []
+
+    async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
+        """Drops whole days of runs and attempts (`run`) and of events (`event`) in which nothing is open."""
+        data, dropped = self.data, []
+        if (keep := retention.get("run")) is not None:
+            limit = (now - keep) // DAY
+            open_days = {key.slot // DAY for key in data.live}
+            days = sorted({key.slot // DAY for key in data.run.rows} - open_days)
+            past = {day for day in days if day < limit}
+            for key in [key for key in data.run.rows if key.slot // DAY in past]:
+                del data.run.rows[key]
+            for attempt in [key for key in data.attempt.rows if key.run.slot // DAY in past]:
+                del data.attempt.rows[attempt]
+            dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(past)]
+        if (keep := retention.get("event")) is not None:
+            limit = (now - keep) // DAY
+            past = {event.at // DAY for event in data.events if event.at // DAY < limit}
+            data.events = [event for event in data.events if event.at // DAY >= limit]
+            dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(past)]
+        return dropped
