@@ -1,0 +1,117 @@
+"""What a program sees of its run.
+
+A Python function that has a parameter named `run` (or one annotated `Run`) is given it; any other program makes its
+own from the file that TIDEGATE_CONTEXT names: `Run.from_context(os.environ["TIDEGATE_CONTEXT"])`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from tidegate.domain.errors import Refused
+
+
+class TidegateCancelled(BaseException):
+    """Raised in a function whose run was asked to stop. Not an `Exception`, so that `except Exception` lets it pass."""
+
+
+@dataclass(slots=True)
+class Cancellation:
+    """Whether somebody asked this attempt to end; set by whoever hears of it."""
+
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunCause:
+    """What a run stands for: `type` is fire, evidence, backfill, manual or rerun; `by` who or what asked."""
+
+    type: str
+    by: str
+    fire_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run, as its program sees it. All times are aware and in UTC.
+
+    `id` and `key` are the same for every attempt of a run (use `key` where another system takes an idempotency key);
+    `attempt` begins at 1; `fence` only ever grows, so that a store which keeps the highest it has seen can refuse a
+    zombie. `fire_time` is the instant the run stands for, never the one it happened to start at; None for a run that
+    no clock asked for. `previous_fire_time` is the one before it in the schedule.
+    """
+
+    id: str
+    key: str
+    namespace: str
+    schedule: str
+    program: str
+    attempt: int
+    fence: int
+    fire_time: datetime | None
+    previous_fire_time: datetime | None
+    cause: RunCause
+    arguments: Mapping[str, Any]
+    inputs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Empty in this version: triggers by data are not there yet."""
+    upstream: Run | None = None
+    """None in this version: triggers by programs are not there yet."""
+    timed_out_waiting: bool = False
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("tidegate.run"))
+    """Its lines are the attempt's log, as are standard output and error."""
+    cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this attempt was asked to stop. Long loops should look at it and return early."""
+        return self.cancellation.requested
+
+    def publish(self, event: str, **payload: Any) -> None:
+        """Publish an event. Not in this version: always raises `Refused`."""
+        raise Refused(
+            f"run.publish({event!r}) is not in this version of Tidegate: events come with a later one.",
+            remedy="Until then let a schedule of its own look for what happened.",
+        )
+
+    @classmethod
+    def from_context(
+        cls, context: Mapping[str, Any] | str | os.PathLike[str], cancellation: Cancellation | None = None
+    ) -> Run:
+        """The run that a context describes: the mapping itself, or the path of its JSON file.
+
+        Raises OSError when there is no such file, ValueError when it is not a context.
+        """
+        if not isinstance(context, Mapping):
+            with open(context, encoding="utf-8") as file:
+                context = json.load(file)
+        assert isinstance(context, Mapping)
+        try:
+            cause = context["cause"]
+            return cls(
+                id=context["id"],
+                key=context["key"],
+                namespace=context["namespace"],
+                schedule=context["schedule"],
+                program=context["program"],
+                attempt=context["attempt"],
+                fence=context["fence"],
+                fire_time=_moment(context["fire_time"]),
+                previous_fire_time=_moment(context["previous_fire_time"]),
+                cause=RunCause(cause["type"], cause["by"], _moment(cause["fire_time"])),
+                arguments=context["arguments"],
+                timed_out_waiting=context["timed_out_waiting"],
+                cancellation=cancellation or Cancellation(),
+            )
+        except KeyError as error:
+            raise ValueError(f"this is not the context of a run: it has no {error}") from None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
