@@ -1,0 +1,58 @@
+"""Lets waiting runs go, as far as constraints, counters and slots allow.
+
+One transaction claims the runs, locks every counter and pool they touch, re-judges every constraint and applies the
+verdicts. Two admitters therefore never both see the last free place of a limit. A run that waits stores the one instant
+or key that can change its verdict; nothing looks at it before.
+
+What if this process dies: before the commit nothing happened; after it the runs are ready and any worker takes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.domain.admission import Admit, Discard, admit, counters_of
+from tidegate.domain.ids import Fence
+from tidegate.domain.instants import Instant
+from tidegate.engine.outcome import Batch, Outcome, Topic
+from tidegate.ports.engine import AdmitterStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitterSettings:
+    batch: int = 500
+    """Runs in the first transaction; it adapts."""
+
+
+class Admitter:
+    name = "admitter"
+    topics = frozenset({Topic.ADMIT})
+
+    def __init__(self, store: AdmitterStore, fence: Fence, settings: AdmitterSettings = AdmitterSettings()) -> None:
+        self._store = store
+        self._fence = fence
+        self._batch = Batch(settings.batch)
+
+    def hear(self, topic: Topic) -> None:
+        """Every step looks anyway."""
+
+    async def step(self, now: Instant) -> Outcome:
+        """Judge every run that something woke, up to a batch."""
+        async with self._store.transaction(self._fence) as tx:
+            candidates = await tx.claim_waiting(now, self._batch.size)
+            if candidates:
+                counters = {counter for one in candidates for counter in counters_of(one)}
+                facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
+                verdicts = admit(candidates, facts, now=now)
+                await tx.settle(verdicts, now)
+            else:
+                verdicts = []
+
+        full = self._batch.took(len(candidates))
+        wakes = set[Topic]()
+        if any(isinstance(one, Admit) for one in verdicts):
+            wakes.add(Topic.READY)
+        if any(isinstance(one, Discard) for one in verdicts):
+            wakes.add(Topic.CLOCK)  # an after_finish clock may go on
+        upcoming = None if full else await self._store.next_wake()
+        return Outcome(did=len(candidates), left=full, next=upcoming, wakes=frozenset(wakes))

@@ -1,0 +1,249 @@
+"""Runs the parts: the only place that knows asyncio, and the only place where the exception of a step is caught.
+
+Each part is called when the instant it asked for comes, when a wake-up on one of its topics comes, and at least once in
+every `poll`, so that a lost wake-up costs a second and no more. Parts run side by side: a slow one, or one that fails,
+holds up nothing else. A step that fails is counted, logged and backed off (0.1 s doubling to 5 s), which is also how a
+database that went away is met again without anybody's help.
+
+Time is the database's. It is read before each step and passed to it; that reading also tells how far the loop's own
+clock is from the database's, by which the loop then sleeps to the very instant.
+
+`Fenced` ends the loop: this process was declared dead, others have taken over its work, and only a new registration may
+write again. That is for whoever started the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.domain.errors import Fenced, Unavailable
+from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
+from tidegate.engine.meters import Meters
+from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.ports.engine import Clock
+
+log = logging.getLogger("tidegate.engine")
+
+SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP})
+"""Topics that other processes may listen to."""
+
+
+class Wakes(Protocol):
+    """Wake-ups between processes. Any may be lost, none need be in order."""
+
+    async def announce(self, topics: Collection[str]) -> None:
+        """Tell the other processes. Raises Unavailable."""
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with every topic that another process announces, and with "" once it listens: what was said
+        before that is lost. Returns only by an exception: Unavailable when the connection is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    poll: Duration = SECOND
+    """The longest sleep of any part."""
+    debounce: Duration = 10 * MILLISECOND
+    """At most one announcement of a topic in this span."""
+    pause: Duration = 10 * MILLISECOND
+    """After a step that found nothing although it had asked to be called by now: its rows are locked by another."""
+    backoff: Duration = 100 * MILLISECOND
+    """After the first failure in a row; doubles."""
+    backoff_most: Duration = 5 * SECOND
+    leave: Duration = 5 * SECOND
+    """How long a step may still take when the loop is asked to stop."""
+
+
+class Loop:
+    """Runs parts until it is asked to stop, or fenced."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        parts: Sequence[Part],
+        *,
+        wakes: Wakes | None = None,
+        meters: Meters | None = None,
+        settings: LoopSettings = LoopSettings(),
+    ) -> None:
+        self._clock = clock
+        self._parts = tuple(parts)
+        self._wakes = wakes
+        self._meters = Meters() if meters is None else meters
+        self._settings = settings
+        self._events = {part.name: asyncio.Event() for part in parts}
+        self._stopping = asyncio.Event()
+        self._to_announce: set[str] = set()
+        self._announce = asyncio.Event()
+        self._local = frozenset(topic for part in parts for topic in part.topics)
+
+    @property
+    def meters(self) -> Meters:
+        return self._meters
+
+    def stop(self) -> None:
+        """Let every step end, then return from `run`. Call it from the loop's thread."""
+        self._stopping.set()
+        self._announce.set()
+        for event in self._events.values():
+            event.set()
+
+    def wake(self, *topics: Topic) -> None:
+        """Wake the parts of this process that listen to these topics. Call it from the loop's thread."""
+        for part in self._parts:
+            for topic in part.topics.intersection(topics):
+                part.hear(topic)
+                self._events[part.name].set()
+
+    async def run(self) -> None:
+        """Run until `stop`. Raises Fenced when this process was declared dead."""
+        parts = [asyncio.create_task(self._drive(part), name=part.name) for part in self._parts]
+        others = []
+        if self._wakes is not None:
+            others.append(asyncio.create_task(self._listen(self._wakes), name="listen"))
+            others.append(asyncio.create_task(self._tell(self._wakes), name="announce"))
+        stopping = asyncio.create_task(self._stopping.wait(), name="stop")
+        try:
+            await asyncio.wait([*parts, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self.stop()
+            await asyncio.wait(parts, timeout=self._settings.leave / SECOND)
+        finally:
+            ended = await _end([*parts, *others, stopping])
+        for fault in ended:
+            if isinstance(fault, Fenced):
+                log.error("Declared dead by the others while away; this process stops. %s", fault)
+        for fault in ended:
+            raise fault
+
+    # ── one part ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _drive(self, part: Part) -> None:
+        event, meter, failures = self._events[part.name], self._meters.of(part.name), 0
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            event.clear()  # before the step, so that a wake-up during it is kept
+            began = loop.time()
+            try:
+                now = await self._clock.now()
+                offset = now / SECOND - (began + loop.time()) / 2
+                outcome = await part.step(now)
+            except Fenced:
+                raise
+            except Exception as fault:
+                failures += 1
+                meter.fail(loop.time() - began)
+                _report(part, fault, failures)
+                await self._back_off(failures)
+                continue
+            if failures:
+                log.info("%s works again after %d failures.", part.name, failures)
+                failures = 0
+            meter.step(outcome.did, loop.time() - began)
+            self._spread(part, outcome)
+            await self._sleep(event, self._when(outcome, now, offset))
+
+    def _when(self, outcome: Outcome, now: Instant, offset: float) -> float | None:
+        """The loop's time at which the part wants to be called again; None: at once."""
+        if outcome.left:
+            return None
+        soonest = now if outcome.did else now + self._settings.pause
+        latest = now + self._settings.poll
+        wanted = latest if outcome.next is None else min(outcome.next, latest)
+        return max(wanted, soonest) / SECOND - offset
+
+    async def _sleep(self, event: asyncio.Event, until: float | None) -> None:
+        """Until a wake-up or the instant, whichever comes first; others get their turn in any case."""
+        loop = asyncio.get_running_loop()
+        if until is None or until <= loop.time():
+            await asyncio.sleep(0)
+            return
+        alarm = loop.call_at(until, event.set)
+        try:
+            await event.wait()
+        finally:
+            alarm.cancel()
+
+    async def _back_off(self, failures: int) -> None:
+        """Wake-ups do not shorten it."""
+        settings = self._settings
+        delay = min(settings.backoff_most, settings.backoff << min(failures - 1, 16))
+        await _until(self._stopping, delay / SECOND)
+
+    # ── wake-ups ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _spread(self, part: Part, outcome: Outcome) -> None:
+        for note in outcome.notes:
+            log.info("%s: %s", part.name, note)
+        if not outcome.wakes:
+            return
+        self.wake(*outcome.wakes)
+        if self._wakes is not None:
+            elsewhere = (outcome.wakes & SHARED) - self._local
+            if elsewhere:
+                self._to_announce.update(topic.value for topic in elsewhere)
+                self._announce.set()
+
+    async def _tell(self, wakes: Wakes) -> None:
+        """The first announcement goes out at once, the next ones at most every `debounce`."""
+        while not self._stopping.is_set():
+            await self._announce.wait()
+            self._announce.clear()
+            topics, self._to_announce = self._to_announce, set()
+            if topics:
+                try:
+                    await wakes.announce(sorted(topics))
+                except Exception as fault:
+                    log.debug("A wake-up was lost: %s: %s", sorted(topics), fault)
+            await _until(self._stopping, self._settings.debounce / SECOND)
+
+    async def _listen(self, wakes: Wakes) -> None:
+        failures = 0
+
+        def heard(topic: str) -> None:
+            nonlocal failures
+            if topic in _KNOWN:
+                self.wake(Topic(topic))
+            elif not topic:
+                failures = 0
+                self.wake(*SHARED)
+
+        while not self._stopping.is_set():
+            try:
+                await wakes.listen(heard)
+            except Exception as fault:
+                log.debug("Wake-ups cannot be heard for now: %s", fault)
+            failures += 1
+            await self._back_off(failures)
+
+
+_KNOWN = frozenset(topic.value for topic in SHARED)
+
+
+def _report(part: Part, fault: Exception, failures: int) -> None:
+    """Say it when it begins and then ever more rarely: an hour without a database is twenty lines, not a million."""
+    if failures & (failures - 1):
+        return
+    more = f" ({failures} times in a row)" if failures > 1 else ""
+    if isinstance(fault, Unavailable):
+        log.warning("%s: %s%s It goes on by itself when that is over.", part.name, fault, more)
+    else:
+        log.error("%s failed%s: %r", part.name, more, fault, exc_info=fault)
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+async def _end(tasks: Sequence[asyncio.Task[object]]) -> list[BaseException]:
+    """Cancel what still runs; the exceptions of those that had failed."""
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    return [one for one in results if isinstance(one, BaseException) and not isinstance(one, asyncio.CancelledError)]

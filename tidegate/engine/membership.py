@@ -1,0 +1,61 @@
+"""Says that this process is alive, and finds out who no longer is.
+
+A dead process is seen at once where the database can tell (its session lock is gone), a frozen one by the silence of
+its heartbeat. Either way it is retired: its epoch rises, so that nothing it may still want to write is taken, and its
+attempts are free to be adopted. A process that was retired itself learns it from its next heartbeat: `Fenced` leaves
+this part, ends the loop, and whoever started the process starts a new one under a new registration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.domain.ids import Fence
+from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
+from tidegate.engine.outcome import Outcome, Topic
+from tidegate.ports import engine as ports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipSettings:
+    heartbeat: Duration = SECOND
+    """How often this process says that it is alive."""
+    look: Duration = 250 * MILLISECOND
+    """How often it looks for others that died."""
+    patience: Duration = 5 * SECOND
+    """How long a heartbeat may be silent. Longer than any pause that a healthy process makes."""
+
+
+class Membership:
+    name = "membership"
+    topics: frozenset[Topic] = frozenset()
+
+    def __init__(
+        self, store: ports.Membership, fence: Fence, settings: MembershipSettings = MembershipSettings()
+    ) -> None:
+        self._store = store
+        self._fence = fence
+        self._settings = settings
+        self._beat_at: Instant = 0
+
+    def hear(self, topic: Topic) -> None:
+        """Nothing to hear."""
+
+    async def step(self, now: Instant) -> Outcome:
+        """One heartbeat if it is time, one look round."""
+        if now >= self._beat_at:
+            await self._store.beat(self._fence, now)
+            self._beat_at = now + self._settings.heartbeat
+
+        notes = []
+        for one in await self._store.silent(now, self._settings.patience):
+            if one.id != self._fence.instance_id and await self._store.retire(one, now):
+                silence = format_duration(max(0, now - one.heartbeat))
+                notes.append(f"{one.role} {one.name} (pid {one.pid}) is gone, last heard {silence} ago: fenced.")
+
+        return Outcome(
+            did=len(notes),
+            next=min(self._beat_at, now + self._settings.look),
+            wakes=frozenset({Topic.STOP}) if notes else frozenset(),
+            notes=tuple(notes),
+        )
