@@ -19,7 +19,7 @@ class Envelope(Document):
     edited and sent back."""
 
     apiVersion: Literal["tidegate/v1"] = "tidegate/v1"
-    status: Any = Field(None, exclude=True)
+    status: Any = Field(default=None, exclude=True)
 
 
 class Schedule(Envelope):

@@ -27,12 +27,12 @@ def _empty_text(value: object) -> object:
 class Metadata(Document):
     """Whose it is and what is said about it; changing it resets nothing."""
 
-    namespace: Name = Field("default", description="the tenancy it belongs to")
+    namespace: Name = Field(default="default", description="the tenancy it belongs to")
     name: Name = Field(description="its name, unique within the namespace")
-    application: Name | None = Field(None, description="the application that owns it")
+    application: Name | None = Field(default=None, description="the application that owns it")
     labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(default_factory=dict, max_length=100)
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field("", max_length=200)
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field("", max_length=10_000)
+    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=200)
+    description: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=10_000)
 
 
 class GlobalMetadata(Document):
@@ -40,8 +40,8 @@ class GlobalMetadata(Document):
 
     name: Name = Field(description="its name")
     labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(default_factory=dict, max_length=100)
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field("", max_length=200)
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field("", max_length=10_000)
+    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=200)
+    description: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=10_000)
 
 
 class NamespaceSpec(Document):
@@ -51,20 +51,22 @@ class NamespaceSpec(Document):
 class ApplicationSpec(Document):
     """What an application is made of. Lists that are left out leave what is deployed as it is."""
 
-    programs: list[Any] | None = Field(None, description="programs, each with metadata.name and spec")
-    schedules: list[Any] | None = Field(None, description="schedules, each with metadata.name and spec")
+    programs: list[Any] | None = Field(default=None, description="programs, each with metadata.name and spec")
+    schedules: list[Any] | None = Field(default=None, description="schedules, each with metadata.name and spec")
 
 
 class Rate(Document):
     """Launches per span, with a bucket."""
 
     max: int = Field(description="launches per `per`, at least 1", ge=1, le=1_000_000)
-    per: PositiveDuration = Field(1_000_000, description="the span; left out: a second")
-    burst: int | None = Field(None, description="launches at once after a pause; left out: max", ge=1, le=1_000_000)
+    per: PositiveDuration = Field(default=1_000_000, description="the span; left out: a second")
+    burst: int | None = Field(
+        default=None, description="launches at once after a pause; left out: max", ge=1, le=1_000_000
+    )
 
 
 class PoolSpec(Document):
     """Capacity that programs share."""
 
     slots: int = Field(description="how many attempts at once, at least 1", ge=1, le=1_000_000)
-    rate: Rate | None = Field(None, description="how many launches per span; left out: no limit")
+    rate: Rate | None = Field(default=None, description="how many launches per span; left out: no limit")

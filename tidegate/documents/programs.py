@@ -30,7 +30,9 @@ def _environment(value: object) -> object:
 class Common(Document):
     """What every program takes."""
 
-    pool: Name | None = Field(None, description="whose slots it takes; left out: `spark` or `default`, by its type")
+    pool: Name | None = Field(
+        default=None, description="whose slots it takes; left out: `spark` or `default`, by its type"
+    )
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     arguments: JsonMap = Field(default_factory=dict, description="arguments of every run; its schedule's go over them")
     environment: Annotated[JsonMap, BeforeValidator(_environment)] = Field(
@@ -51,7 +53,8 @@ class Spark(Common):
 
     conf: JsonMap = Field(default_factory=dict, description="Spark settings of its session")
     isolation: Annotated[Literal["shared", "process"], choice("an isolation", Isolation)] = Field(
-        "shared", description="shared: in a warm driver; process: a driver of its own (SparkContext, RDDs, CALL)"
+        default="shared",
+        description="shared: in a warm driver; process: a driver of its own (SparkContext, RDDs, CALL)",
     )
 
     @field_validator("conf")

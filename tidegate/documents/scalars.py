@@ -157,7 +157,7 @@ def is_name(text: str) -> bool:
 
 def choice(what: str, available: Iterable[str], *, of_later: Iterable[str] = ()) -> BeforeValidator:
     """Reads one of a closed set of words, before a Literal. `what` completes "'x' is not ..."."""
-    words, refused = list(available), frozenset(of_later)
+    words, refused = [str(one) for one in available], frozenset(of_later)
 
     def read(value: object) -> str:
         text = _text(value, repr(words[0]))

@@ -32,10 +32,10 @@ class Concurrency(Document):
     type: Literal["concurrency"]
     max: int = Field(description="how many runs at once, at least 1", ge=1, le=MANY)
     scope: Annotated[Literal["schedule", "program"], BeforeValidator(_scope)] = Field(
-        "schedule", description="what is counted"
+        default="schedule", description="what is counted"
     )
-    unmet: Annotated[Literal["wait", "skip"], choice("what unmet may mean", Unmet)] = Field(
-        "wait", description="what a run does that finds no room"
+    unmet: Annotated[Literal["wait", "skip"], choice("a meaning of unmet", Unmet)] = Field(
+        default="wait", description="what a run does that finds no room"
     )
 
 
@@ -60,9 +60,9 @@ class CatchUp(Document):
     """What becomes of fires that were due while no scheduler ran."""
 
     policy: Annotated[Literal["none", "latest", "all"], choice("a catch-up policy", CatchUpPolicy)] = "latest"
-    grace: Duration = Field(60_000_000, description="what is late by no more than this simply runs")
-    window: PositiveDuration = Field(86_400_000_000, description="under `all`: nothing older runs")
-    max: int = Field(100, ge=1, le=MANY, description="under `all`: at most so many run, the newest")
+    grace: Duration = Field(default=60_000_000, description="what is late by no more than this simply runs")
+    window: PositiveDuration = Field(default=86_400_000_000, description="under `all`: nothing older runs")
+    max: int = Field(default=100, ge=1, le=MANY, description="under `all`: at most so many run, the newest")
 
 
 class WaitingPolicy(Document):
@@ -71,8 +71,8 @@ class WaitingPolicy(Document):
     runs: Annotated[
         Literal["all"], choice("`waiting.runs`", [Waiting.ALL], of_later=[Waiting.MERGE, Waiting.LATEST])
     ] = "all"
-    max: int = Field(1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
-    timeout: PositiveDuration | None = Field(None, description="how long a run may wait; left out: for ever")
+    max: int = Field(default=1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
+    timeout: PositiveDuration | None = Field(default=None, description="how long a run may wait; left out: for ever")
     then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
         "discard"
     )
@@ -86,10 +86,10 @@ def _waiting(value: object) -> object:
 class Retry(Document):
     """What follows a failure."""
 
-    max_attempts: int = Field(1, ge=1, le=10_000, description="attempts of one run, the first included")
-    delay: Duration = Field(60_000_000, description="before the second attempt")
-    factor: float = Field(2.0, ge=1, le=1000, description="by which each further delay grows")
-    max_delay: Duration = Field(3_600_000_000, description="no delay is longer")
+    max_attempts: int = Field(default=1, ge=1, le=10_000, description="attempts of one run, the first included")
+    delay: Duration = Field(default=60_000_000, description="before the second attempt")
+    factor: float = Field(default=2.0, ge=1, le=1000, description="by which each further delay grows")
+    max_delay: Duration = Field(default=3_600_000_000, description="no delay is longer")
     then: Annotated[Literal["continue"], choice("`retry.then`", [ThenFailed.CONTINUE], of_later=[ThenFailed.PAUSE])] = (
         "continue"
     )
@@ -106,17 +106,19 @@ class Retry(Document):
 class Timeout(Document):
     """How long an attempt may run."""
 
-    run: PositiveDuration | None = Field(None, description="longest run time of an attempt; left out: no limit")
-    grace: Duration = Field(30_000_000, description="between the polite stop and the kill")
+    run: PositiveDuration | None = Field(default=None, description="longest run time of an attempt; left out: no limit")
+    grace: Duration = Field(default=30_000_000, description="between the polite stop and the kill")
 
 
 class ScheduleSpec(Document):
     """Program, arguments, trigger, constraints and policies of a schedule."""
 
-    enabled: bool | None = Field(None, description="whether it works; a new schedule is disabled unless this is true")
+    enabled: bool | None = Field(
+        default=None, description="whether it works; a new schedule is disabled unless this is true"
+    )
     program: Name = Field(description="the name of a program of the same namespace")
     arguments: JsonMap = Field(default_factory=dict, description="given to the program; over the program's own")
-    priority: int = Field(50, ge=0, le=100, description="0 to 100, higher first")
+    priority: int = Field(default=50, ge=0, le=100, description="0 to 100, higher first")
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     trigger: Trigger = Field(description='the rule for when, e.g. {type: cron, expression: "0 2 * * *"}')
     constraints: list[Constraint] = Field(

@@ -22,9 +22,11 @@ from tidegate.domain.triggers import Gap, Overlap, Weekday
 class Bounded(Document):
     """What every time trigger also takes."""
 
-    start: Moment | None = Field(None, description="no fire before this instant")
-    end: Moment | None = Field(None, description="no fire after this instant")
-    jitter: Duration = Field(0, description="each fire starts up to this much later, always by the same share of it")
+    start: Moment | None = Field(default=None, description="no fire before this instant")
+    end: Moment | None = Field(default=None, description="no fire after this instant")
+    jitter: Duration = Field(
+        default=0, description="each fire starts up to this much later, always by the same share of it"
+    )
 
     @field_validator("end")
     @classmethod
@@ -42,11 +44,11 @@ class Cron(Bounded):
     """Fires by a cron expression: five fields, or six with leading seconds."""
 
     type: Literal["cron"]
-    timezone: Zone = Field("UTC", description="an IANA time zone")
-    seconds: bool = Field(False, description="whether the expression begins with a field of seconds")
+    timezone: Zone = Field(default="UTC", description="an IANA time zone")
+    seconds: bool = Field(default=False, description="whether the expression begins with a field of seconds")
     expression: str = Field(description='minute, hour, day of month, month, day of week, e.g. "0 2 * * *"')
-    dst_gap: Annotated[Literal["shift", "skip"], choice("what happens in a gap", Gap)] = "shift"
-    dst_overlap: Annotated[Literal["first", "last", "both"], choice("what happens in an overlap", Overlap)] = "first"
+    dst_gap: Annotated[Literal["shift", "skip"], choice("a rule for gaps", Gap)] = "shift"
+    dst_overlap: Annotated[Literal["first", "last", "both"], choice("a rule for overlaps", Overlap)] = "first"
 
     @field_validator("expression")
     @classmethod
@@ -62,9 +64,9 @@ class Interval(Bounded):
     type: Literal["interval"]
     every: str = Field(description='how often, e.g. "PT5S", "4h", "P1D", "P1M"; days and longer follow the calendar')
     anchor: Moment | None = Field(
-        None, description="a point of the grid; left out: Monday 1970-01-05T00:00 in the zone"
+        default=None, description="a point of the grid; left out: Monday 1970-01-05T00:00 in the zone"
     )
-    timezone: Zone = Field("UTC", description="an IANA time zone")
+    timezone: Zone = Field(default="UTC", description="an IANA time zone")
 
     @field_validator("every")
     @classmethod
@@ -93,11 +95,15 @@ class WindowDays(Bounded):
     type: Literal["window_days"]
     every_days: int = Field(description="days between runs, at least 1", ge=1, le=36_525)
     days: list[Annotated[Literal["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"], choice("a day", Weekday)]] = Field(
-        default_factory=lambda: list(Weekday), min_length=1, description="the weekdays on which the window opens"
+        default=["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"],
+        min_length=1,
+        description="the weekdays on which the window opens",
     )
-    earliest: TimeOfDay = Field(0, description="the window's start, local time of day")
-    latest: TimeOfDay = Field(1440, description='the window\'s end, up to "24:00"; not after `earliest`: past midnight')
-    timezone: Zone = Field("UTC", description="an IANA time zone")
+    earliest: TimeOfDay = Field(default=0, description="the window's start, local time of day")
+    latest: TimeOfDay = Field(
+        default=1440, description='the window\'s end, up to "24:00"; not after `earliest`: past midnight'
+    )
+    timezone: Zone = Field(default="UTC", description="an IANA time zone")
 
     @field_validator("days")
     @classmethod

@@ -1,0 +1,74 @@
+"""Files of documents: several in one, YAML or JSON; faults with their lines, and nothing from a file with a fault.
+
+flights.yaml:12 spec.trigger.expression: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegate.documents import declared
+from tidegate.documents.parsing import DEFAULT_NAMESPACE, parse
+from tidegate.documents.yaml import Read, read
+from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
+
+
+def load_file(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
+    """Every document of a file, checked. Raises Invalid with every fault of the whole file, NotFound, Refused."""
+    return check(_read_text(path), path.name, default_namespace=default_namespace)
+
+
+def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
+    """The same of a text; `name` stands in the faults."""
+    made: list[declared.Declaration] = []
+    documents, faults = read(text, name)
+    for one in documents:
+        try:
+            made.append(parse(one.value, default_namespace=default_namespace))
+        except Invalid as invalid:
+            faults += [_placed(fault, one, name) for fault in invalid.faults]
+    faults += _twice(made, name)
+    if faults:
+        raise Invalid(faults, what=name)
+    if not made:
+        raise Invalid([Fault(name, "holds no document; one begins with apiVersion: tidegate/v1")], what=name)
+    return made
+
+
+def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
+    """Every document of a file as plain JSON values, checked as `load_file` does: what a client sends to the server."""
+    text = _read_text(path)
+    check(text, path.name, default_namespace=default_namespace)
+    return [one.value for one in read(text, path.name)[0]]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {str(path)!r}") from None
+    except IsADirectoryError:
+        raise Refused(f"{str(path)!r} is a directory", remedy="Name a file of documents.") from None
+    except UnicodeDecodeError as error:
+        raise Invalid([Fault(path.name, f"is not UTF-8 text (byte {error.start})")], what=path.name) from None
+    except OSError as error:
+        raise Refused(f"{str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def _placed(fault: Fault, document: Read, name: str) -> Fault:
+    return Fault(f"{name}:{document.line_of(fault.path)} {fault.path}".rstrip(), fault.reason)
+
+
+def _twice(made: Sequence[declared.Declaration], name: str) -> list[Fault]:
+    """The same thing declared twice in one file."""
+    seen: set[tuple[str, str, str]] = set()
+    faults = []
+    for one in made:
+        key = (one.KIND, one.metadata.namespace, one.metadata.name)
+        if key in seen:
+            whole = f"{key[1]}/{key[2]}" if key[1] else key[2]
+            faults.append(Fault(name, f"declares the {key[0].lower()} {whole!r} twice"))
+        seen.add(key)
+    return faults
