@@ -300,13 +300,15 @@ class ControlTransaction(Declarations):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            try:
-                self.commit()
-            finally:
-                self.release()
-        else:
+        if kind is not None:
             self.release()
+            return
+        try:
+            self.commit()
+        finally:
+            self.release()
+        for topic in self.topics:
+            self.database.notify(topic)
 
     async def now(self) -> Instant:
         self.check()

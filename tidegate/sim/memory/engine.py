@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from tidegate.domain.errors import Fenced
+from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
@@ -105,8 +106,8 @@ class RunTransaction(Transaction):
             return
         trigger = row.newest.revision.spec.trigger
         if isinstance(trigger, AfterFinish) and clock.next_due is None:
-            due = max(finished_at + trigger.delay, trigger.start or 0, clock.cursor + 1)
-            if trigger.end is None or due <= trigger.end:
+            due = after_finish_due(trigger, max(finished_at, clock.cursor + 1), name=row.name)
+            if due is not None:
                 self.edit(self.data.clock, schedule).next_due = due
                 self.topics["clock"] = None
 

@@ -61,7 +61,6 @@ class MembershipCalls:
         for duty, lease in list(data.lease.rows.items()):
             if lease.instance_id == instance.id:
                 self._give_up(duty, lease, now)
-        data.notify("stop")
         return True
 
     async def leave(self, fence: Fence, now: Instant) -> None:

@@ -177,8 +177,6 @@ class Transaction:
         for log, line in self.log:
             log.append(line)
         self.release()
-        for topic in self.topics:
-            self.database.notify(topic)
 
     def kill(self) -> None:
         """What the server does to a transaction that idles: rolled back, and its owner learns it at the next call."""

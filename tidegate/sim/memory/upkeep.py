@@ -93,9 +93,9 @@ class Upkeep:
         return []
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
-        """Drops whole days of runs and attempts (`run`) and of events (`event`) in which nothing is open."""
+        """Drops whole days of runs and attempts (`runs`) and of events (`events`) in which nothing is open."""
         data, dropped = self.data, []
-        if (keep := retention.get("run")) is not None:
+        if (keep := retention.get("runs")) is not None:
             limit = (now - keep) // DAY
             open_days = {key.slot // DAY for key in data.live}
             days = sorted({key.slot // DAY for key in data.run.rows} - open_days)
@@ -105,7 +105,7 @@ class Upkeep:
             for attempt in [key for key in data.attempt.rows if key.run.slot // DAY in past]:
                 del data.attempt.rows[attempt]
             dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(past)]
-        if (keep := retention.get("event")) is not None:
+        if (keep := retention.get("events")) is not None:
             limit = (now - keep) // DAY
             past = {event.at // DAY for event in data.events if event.at // DAY < limit}
             data.events = [event for event in data.events if event.at // DAY >= limit]

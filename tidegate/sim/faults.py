@@ -1,0 +1,266 @@
+"""What goes wrong, how often, and where: at every call of a port, drawn from the seed.
+
+A `Gate` stands before each call that a process makes. It lets others go first, then perhaps crashes the process (its
+coroutines are dropped, the server rolls back), freezes it (it goes on much later, as if nothing had happened), breaks
+its connection before or after the effect, or delays the call. Nothing here knows what the calls mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidegate.domain.errors import CommitUnknown, Unavailable
+from tidegate.domain.instants import MILLISECOND, SECOND
+from tidegate.sim.drive import TURN, Gone, Sleep
+from tidegate.sim.memory.tables import Transaction
+
+if TYPE_CHECKING:
+    from tidegate.sim.process import Process
+
+IDLE_LIMIT = 2 * SECOND
+"""What `idle_in_transaction_session_timeout` is: a silent transaction does not live longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How likely each fault is at one call of a port."""
+
+    crash: float = 0.0
+    vanish: float = 0.0
+    """The machine goes dark: the server keeps what it held until it gives up on it."""
+    freeze: float = 0.0
+    lost: float = 0.0
+    """No connection: nothing happened."""
+    ambiguous: float = 0.0
+    """The connection broke while committing: it happened, or not, or happens in a moment."""
+    slow: float = 0.0
+    session: float = 0.0
+    """The server forgets the session of a process that lives."""
+    outage: float = 0.0
+    """Nobody reaches the database for a while."""
+    backend: float = 0.0
+    """A backend refuses, does not answer, or answers after the effect that it failed."""
+
+    def scaled(self, factor: float) -> Rates:
+        return replace(self, **{one.name: getattr(self, one.name) * factor for one in fields(self)})
+
+
+USUAL = Rates(
+    crash=0.002, vanish=0.0005, freeze=0.001, lost=0.003, ambiguous=0.03, slow=0.01, session=0.0003, outage=0.0001,
+    backend=0.05,
+)  # fmt: skip
+NONE = Rates()
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many faults of each kind were injected."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: str) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+
+class Gate:
+    """Before each call of one process."""
+
+    __slots__ = ("process", "rng", "open", "_ladder", "_any", "_rates", "_tally")
+
+    def __init__(self, process: Process, rng: Random, rates: Rates, tally: Tally) -> None:
+        self.process = process
+        self.rng = rng
+        self.open: dict[Transaction, None] = {}
+        self._tally = tally
+        self.set_rates(rates)
+
+    def set_rates(self, rates: Rates) -> None:
+        self._rates = rates
+        ladder, height = [], 0.0
+        for kind in ("crash", "vanish", "freeze", "lost", "slow", "session", "outage"):
+            if rate := getattr(rates, kind):
+                height += rate
+                ladder.append((height, kind))
+        self._ladder = ladder
+        self._any = height
+
+    async def call(self, *, database: bool = True) -> None:
+        """Let others go first; then the call (of the database or of a backend) may happen. Raises Unavailable."""
+        await TURN
+        if database and self.process.sim.outage_until > self.process.sim.clock.instant:
+            raise Unavailable("the database does not answer")
+        if not self._any:
+            return
+        drawn = self.rng.random()
+        if drawn < self._any:
+            for height, kind in self._ladder:
+                if drawn < height:
+                    self._tally.add(kind)
+                    await self._strike(kind)
+                    return
+
+    async def _strike(self, kind: str) -> None:
+        process, rng = self.process, self.rng
+        match kind:
+            case "crash":
+                process.crash(at_once=True)
+                await Gone()
+            case "vanish":
+                process.crash(at_once=False)
+                await Gone()
+            case "freeze":
+                process.freeze(int(rng.choice((0.5, 3.0, 8.0, 40.0, 200.0)) * (0.5 + rng.random()) * SECOND))
+                await TURN
+            case "lost":
+                raise Unavailable("the connection was lost")
+            case "slow":
+                pause = int(rng.choice((5, 50, 500, 4000)) * rng.random() * MILLISECOND)
+                if pause > IDLE_LIMIT:
+                    self.idle()
+                await Sleep(pause)
+            case "session":
+                process.lose_session()
+            case "outage":
+                process.sim.outage(int(rng.choice((0.2, 2.0, 20.0)) * rng.random() * SECOND))
+                raise Unavailable("the server closed the connection")
+
+    def idle(self) -> None:
+        """This process says nothing for long: the server ends its open transactions."""
+        sim = self.process.sim
+        for transaction in self.open:
+            sim.driver.at(sim.clock.instant + IDLE_LIMIT, _killer(transaction))
+
+    def ambiguous(self) -> str | None:
+        """What becomes of a commit whose answer is lost; None: the answer comes."""
+        if self._rates.ambiguous and self.rng.random() < self._rates.ambiguous:
+            kind = self.rng.choice(("done", "undone", "late"))
+            self._tally.add(f"ambiguous.{kind}")
+            return kind
+        return None
+
+    def backend(self, kinds: tuple[str, ...]) -> str | None:
+        """What goes wrong with a call of a backend."""
+        if self._rates.backend and self.rng.random() < self._rates.backend:
+            kind = self.rng.choice(kinds)
+            self._tally.add(f"backend.{kind}")
+            return kind
+        return None
+
+
+def _killer(transaction: Transaction) -> Any:
+    def kill() -> None:
+        if not transaction.over and transaction.blocked_by is None:
+            transaction.kill()
+
+    return kill
+
+
+class FaultyTransaction:
+    """A transaction behind a gate: it may fail at each call, and at its commit in every way."""
+
+    __slots__ = ("_gate", "_inner")
+
+    def __init__(self, gate: Gate, inner: Any) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    async def __aenter__(self) -> FaultyTransaction:
+        await self._gate.call()
+        await self._inner.__aenter__()
+        self._gate.open[self._inner] = None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gate, inner = self._gate, self._inner
+        if kind is GeneratorExit:
+            return  # the process is dead: the server does what it does
+        try:
+            if kind is not None:
+                inner.release()
+                return
+            try:
+                await gate.call()
+                inner.check()
+            except Exception:
+                inner.release()
+                raise
+            await self._commit()
+        finally:
+            gate.open.pop(inner, None)
+
+    async def _commit(self) -> None:
+        gate, inner, sim = self._gate, self._inner, self._gate.process.sim
+        match gate.ambiguous():
+            case None:
+                await self._end()
+            case "done":
+                await self._end()
+                raise CommitUnknown("the connection was lost while committing")
+            case "undone":
+                inner.release()
+                raise CommitUnknown("the connection was lost while committing")
+            case _:
+                delay = int(gate.rng.random() * SECOND)
+                sim.driver.at(sim.clock.instant + delay, self._late)
+                raise CommitUnknown("the connection was lost while committing")
+
+    async def _end(self) -> None:
+        await self._inner.__aexit__(None, None, None)
+        self._gate.process.wrote(self._inner)
+
+    def _late(self) -> None:
+        """A commit that was under way arrives."""
+        if not self._inner.over:
+            self._inner.commit()
+            self._gate.process.wrote(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        method, gate = getattr(self._inner, name), self._gate
+
+        async def call(*args: Any, **named: Any) -> Any:
+            await gate.call()
+            self._inner.check()
+            return await method(*args, **named)
+
+        return call
+
+
+READS = frozenset({"now", "next_due", "next_wake", "open_attempts", "stop_requests", "alive", "silent"})
+"""Calls that change nothing: their answer is lost or not, which is the same."""
+
+
+class FaultyStore:
+    """A store behind a gate. Calls outside of transactions that change something may have an unknown end too."""
+
+    def __init__(self, gate: Gate, inner: Any) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    def transaction(self, fence: Any) -> FaultyTransaction:
+        return FaultyTransaction(self._gate, self._inner.transaction(fence))
+
+    def changing(self) -> FaultyTransaction:
+        return FaultyTransaction(self._gate, self._inner.changing())
+
+    def __getattr__(self, name: str) -> Any:
+        method, gate = getattr(self._inner, name), self._gate
+        changes = name not in READS
+
+        async def call(*args: Any, **named: Any) -> Any:
+            await gate.call()
+            unknown = gate.ambiguous() if changes else None
+            if unknown == "undone":
+                raise CommitUnknown("the connection was lost while committing")
+            answer = await method(*args, **named)
+            gate.process.called(name, args, answer)
+            if unknown is not None:
+                raise CommitUnknown("the connection was lost while committing")
+            return answer
+
+        self.__dict__[name] = call
+        return call

@@ -1,0 +1,149 @@
+"""The simulated world: processes that run the real engine on one in-memory store, a backend, people, and faults.
+
+    sim = Simulation(seed=7)
+    sim.start()
+    sim.run(2 * HOUR)        # people ask for things, processes die, time jumps
+    sim.calm(10 * MINUTE)    # no more faults: everything must come to rest
+
+Everything is drawn from the seed: the same seed does the same things in the same order, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
+from tidegate.engine.outcome import Topic
+from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
+from tidegate.sim.clock import VirtualClock
+from tidegate.sim.drive import Blocked, Driver
+from tidegate.sim.faults import NONE, USUAL, Rates, Tally
+from tidegate.sim.memory import MemoryStore
+from tidegate.sim.process import KINDS, Pace, Parts, Process, new_rng
+
+EPOCH: Instant = 1_774_699_200 * SECOND
+"""Where virtual time begins: 2026-03-28T12:00:00Z, half a day before Europe's clocks change."""
+
+
+class Simulation:
+    """N schedulers and M workers. `rates` None: no faults, no interleaving, as fast as it goes."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        schedulers: int = 2,
+        workers: int = 2,
+        rates: Rates | None = USUAL,
+        habits: Habits | None = None,
+        pace: Pace = Pace(),
+        parts: Parts = Parts(),
+        store: Callable[[VirtualClock], MemoryStore] = MemoryStore,
+        begin: Instant = EPOCH,
+        together: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.begin = begin
+        self.clock = VirtualClock(begin)
+        self.rng = new_rng(seed, "faults")
+        self.driver = Driver(self.clock, self.rng)
+        self.store = store(self.clock)
+        self.store.data.wait = Blocked
+        self.store.data.listeners.append(self._said)
+        self.faulty = rates is not None
+        self.rates = rates or NONE
+        self.tally = Tally()
+        self.pace = pace
+        self.parts = parts
+        self.backend = Backend(self.driver, new_rng(seed, "programs"), habits or (ROUGH if rates else CALM))
+        self.outage_until: Instant = 0
+        self.processes: list[Process] = []
+        self.calm_since: Instant | None = None
+        self.writes: list[tuple[str, int, int]] = []
+        self.grants: list[tuple[str, int, int, Instant, Instant]] = []
+        self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
+        self.faults: list[str] = []
+        self.notes = 0
+        self._count = 0
+        roles = ["all"] if together else ["scheduler"] * schedulers + ["worker"] * workers
+        self._places = [
+            (role, f"host-{1 + place % 2 if workers > 2 else 1}", f"{role}-{place + 1}")
+            for place, role in enumerate(roles)
+        ]
+
+    def start(self) -> None:
+        for role, host, name in self._places:
+            self._start(role, host, name)
+
+    def _start(self, role: str, host: str, name: str) -> None:
+        self._count += 1
+        process = Process(self, role, host, name, self._count, self.pace)
+        self.processes.append(process)
+        process.start()
+
+    def replace(self, dead: Process) -> None:
+        """A supervisor of processes starts another one, at once or after a while."""
+        self.processes.remove(dead)
+        delay = int(self.rng.choice((0.1, 1.0, 8.0, 60.0)) * self.rng.random() * SECOND) + MILLISECOND
+        self.driver.at(
+            self.clock.instant + delay, lambda: self._start(dead.role, dead.host, dead.name)
+        )  # fmt: skip
+
+    def make_launchers(self, process: Process) -> list[SimLauncher]:
+        if process.role == "scheduler":
+            return []
+        return [SimLauncher(self.backend, process.host, KINDS, process.gate)]
+
+    def run(self, span: Duration) -> None:
+        """Let that much virtual time pass."""
+        self.driver.run(self.clock.instant + span)
+
+    def calm(self, span: Duration) -> None:
+        """No new faults from here on (what is frozen or out still has to come back), for that long."""
+        self.rates = NONE
+        self.calm_since = self.clock.instant
+        for process in self.processes:
+            if process.gate is not None:
+                process.gate.set_rates(NONE)
+        self.driver.run(self.clock.instant + span)
+
+    # wake-ups
+    def announce(self, topics: frozenset[Topic], by: Process | None) -> None:
+        """Between processes: late by a few milliseconds, and sometimes lost, where there are faults at all."""
+        for process in self.processes:
+            if process is by:
+                continue
+            if not self.faulty:
+                process.wake(topics)
+            elif self.rates is NONE or self.rng.random() > 0.05:
+                delay = int(self.rng.random() * 20 * MILLISECOND)
+                self.driver.at(self.clock.instant + delay, _waker(process, topics))
+
+    def _said(self, topic: str) -> None:
+        """A transaction of people's committed."""
+        self.announce(frozenset({Topic(topic)}), None)
+
+    # faults of the whole
+    def outage(self, span: Duration) -> None:
+        """The database is restarted, or cannot be reached: every open transaction is gone."""
+        self.outage_until = self.clock.instant + span
+        for process in self.processes:
+            if process.gate is not None:
+                for transaction in process.gate.open:
+                    transaction.kill()
+
+    def fault(self, part: str, error: BaseException | None) -> None:
+        """A part raised what it should not have: always worth a look."""
+        self.faults.append(f"{part}: {error!r}")
+
+    def note(self, part: str, notes: tuple[str, ...]) -> None:
+        self.notes += len(notes)
+
+
+def _waker(process: Process, topics: frozenset[Topic]) -> Callable[[], None]:
+    def wake() -> None:
+        if process.alive:
+            process.wake(topics)
+
+    return wake
