@@ -1,0 +1,144 @@
+"""`Idempotency-Key`: a request that is repeated with its key changes nothing and is answered as the first time.
+
+The answer is kept after the change itself is committed. A crash between the two loses only the memory: the repeat is
+then an ordinary second request, which for PUT, PATCH and DELETE changes nothing either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidegate.api.problems import Problem, of
+from tidegate.domain.errors import TidegateError
+from tidegate.ports.control import ControlStore
+
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+LONGEST = 255
+
+
+class Idempotency:
+    """Pure ASGI middleware. `store` is asked for lazily, since it is opened after the application is made."""
+
+    def __init__(self, app: ASGIApp, store: Callable[[], ControlStore]) -> None:
+        self.app = app
+        self.store = store
+        self._under_way: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        key = Headers(scope=scope).get("idempotency-key") if scope["type"] == "http" else None
+        if key is None or scope["method"] not in CHANGING:
+            await self.app(scope, receive, send)
+            return
+        try:
+            await self._once(key, scope, receive, send)
+        except TidegateError as error:
+            await of(error)(scope, receive, send)
+
+    async def _once(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if not 0 < len(key) <= LONGEST:
+            raise Problem(422, f"The Idempotency-Key must have 1 to {LONGEST} characters.", code="idempotency_key")
+        body = await _whole(receive)
+        request = _digest(scope, body)
+        lock = self._under_way[key]
+        async with lock:
+            try:
+                await self._answer(key, request, body, scope, receive, send)
+            finally:
+                if not getattr(lock, "_waiters", None):
+                    self._under_way.pop(key, None)
+
+    async def _answer(self, key: str, request: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        store = self.store()
+        if (known := await store.remembered(key)) is not None:
+            digest, status, answer = known
+            if digest != request:
+                raise Problem(
+                    422, "This Idempotency-Key was used for another request; take a new one.", code="idempotency_key"
+                )
+            await _replayed(status, answer)(scope, receive, send)
+            return
+        taken = Taken(send)
+        await self.app(scope, _again(body, receive), taken)
+        if 200 <= taken.status < 300:
+            answer = {"headers": taken.headers, "body": json.loads(taken.body) if taken.body else None}
+            await store.remember(key, request, taken.status, answer, await store.now())
+        await taken.pass_on()
+
+
+class Taken:
+    """Holds an answer back until it is remembered: what a client was told survives a crash."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._messages: list[Message] = []
+        self.status = 500
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            found = Headers(raw=message["headers"])
+            self.headers = {name: found[name] for name in ("etag", "location") if name in found}
+        else:
+            self.body += message.get("body", b"")
+        self._messages.append(message)
+
+    async def pass_on(self) -> None:
+        for message in self._messages:
+            await self._send(message)
+
+
+def _replayed(status: int, answer: Any) -> ASGIApp:
+    headers = {**answer["headers"], "Idempotency-Replayed": "true"}
+    if answer["body"] is None:
+        return _Empty(status, headers)
+    return JSONResponse(answer["body"], status, headers=headers)
+
+
+class _Empty:
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        self.status = status
+        self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _digest(scope: Scope, body: bytes) -> str:
+    said = b"\0".join((scope["method"].encode(), scope["path"].encode(), scope.get("query_string", b""), body))
+    return hashlib.sha256(said).hexdigest()
+
+
+async def _whole(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b"".join(parts)
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    told = False
+
+    async def again() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,125 @@
+"""Many documents at once, fires of a trigger that is not declared, and what the ledger and the audit log hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from tidegate.api.context import Store, Who
+from tidegate.api.problems import Problem
+from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant
+from tidegate.api.schedules import OnUpdateQuery, only
+from tidegate.control import apply as applying
+from tidegate.control import audit as auditing
+from tidegate.control import preview as previewing
+from tidegate.control.common import OnUpdate
+from tidegate.documents import parsing, shapes
+from tidegate.documents.declared import Declaration
+from tidegate.domain.errors import Fault, Invalid
+
+router = APIRouter()
+
+MOST_DOCUMENTS = 10_000
+
+
+@router.post("/apply", tags=["documents"], openapi_extra=document_body())
+async def apply_documents(
+    store: Store,
+    who: Who,
+    body: Body,
+    on_update: OnUpdateQuery = OnUpdate.RESET,
+    dry_run: Annotated[bool, Query(description="check everything and change nothing")] = False,
+) -> dict[str, Any]:
+    """{documents: [...]}: all of them are written, or none."""
+    done = await applying.apply(store, _documents(body), who=who, on_update=on_update, dry_run=dry_run)
+    return shapes.page(map(shapes.applied, done), None)
+
+
+@router.post("/diff", tags=["documents"], openapi_extra=document_body())
+async def diff_documents(store: Store, body: Body) -> dict[str, Any]:
+    """{documents: [...]}: how each differs from what is stored."""
+    return shapes.page(map(shapes.difference, await applying.diff(store, _documents(body))), None)
+
+
+def _documents(body: dict[str, Any]) -> Sequence[Declaration]:
+    """Every document checked; the faults of all of them together."""
+    only(body, "documents", "namespace")
+    given = body.get("documents")
+    if not isinstance(given, list) or len(given) > MOST_DOCUMENTS:
+        reason = f"must be a list of at most {MOST_DOCUMENTS} documents"
+        raise Problem(422, f"documents {reason}", faults=[Fault("documents", reason)])
+    namespace = body.get("namespace") or parsing.DEFAULT_NAMESPACE
+    if not isinstance(namespace, str):
+        raise Problem(422, "namespace must be text", faults=[Fault("namespace", "must be text")])
+    found: list[Declaration] = []
+    faults: list[Fault] = []
+    for index, raw in enumerate(given):
+        try:
+            found.append(parsing.parse(raw, default_namespace=namespace, at=f"documents[{index}]"))
+        except Invalid as invalid:
+            faults += invalid.faults
+    if faults:
+        raise Invalid(faults, what="the request")
+    return found
+
+
+@router.post("/preview", tags=["schedules"], openapi_extra=document_body())
+async def preview_trigger(store: Store, body: Body) -> dict[str, Any]:
+    """{trigger, after?, count?}: the fires of a trigger that is not declared."""
+    only(body, "trigger", "after", "count")
+    count, after = body.get("count", 10), body.get("after")
+    faults: list[Fault] = []
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1000:
+        faults.append(Fault("count", "must be a whole number from 1 to 1000"))
+    if after is not None and not isinstance(after, str):
+        faults.append(Fault("after", "must be an instant such as 2026-03-29T00:00:00Z"))
+    if "trigger" not in body:
+        faults.append(Fault("trigger", "is missing: which trigger?"))
+    if faults:
+        raise Problem(422, "; ".join(map(str, faults)), faults=faults)
+    trigger = parsing.parse_trigger(body["trigger"])
+    fires = await previewing.of_trigger(store, trigger, after=instant(after, "after"), count=count)
+    return shapes.page(map(shapes.preview, fires), None)
+
+
+# ── what is on record ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.get("/audit", tags=["audit"])
+async def list_changes(
+    store: Store, namespace: str | None = None, limit: Limit = 100, cursor: Cursor = None
+) -> dict[str, Any]:
+    """Who changed what, when, and what differed; newest first."""
+    position = decode_cursor("changes", cursor)
+    if position is not None and not (position.isdecimal() and len(position) < 19):
+        raise Problem(422, "cursor is not of this list", faults=[Fault("cursor", "is not of this list")])
+    found = await store.changes(namespace, int(position) if position else None, limit)
+    following = found[-1].id if len(found) == limit else None
+    return shapes.page(map(shapes.change, found), encode_cursor("changes", following))
+
+
+@router.get("/audit/ledger", tags=["audit"])
+async def audit_ledger(store: Store, namespace: str | None = None, since: str | None = None) -> dict[str, Any]:
+    """The proof: recomputes from the revisions which fires were due and compares with the ledger. Reads only."""
+    return shapes.audit(await auditing.audit(store, namespace=namespace, since=instant(since, "since")))
+
+
+@router.get("/instances", tags=["system"])
+async def list_instances(store: Store) -> dict[str, Any]:
+    """Processes that are alive."""
+    return shapes.page(map(shapes.instance, await store.instances()), None)
+
+
+@router.get("/leases", tags=["system"])
+async def list_leases(store: Store) -> dict[str, Any]:
+    """Single-owner duties, and who has them."""
+    return shapes.page((_lease(dict(one)) for one in await store.leases()), None)
+
+
+_TEXT: dict[str, Callable[[Any], Any]] = {"expires": shapes.moment, "instance_id": str}
+
+
+def _lease(one: dict[str, Any]) -> dict[str, Any]:
+    return {key: _TEXT[key](value) if isinstance(value, int) and key in _TEXT else value for key, value in one.items()}

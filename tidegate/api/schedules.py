@@ -1,0 +1,248 @@
+"""Schedules over REST: declared, read, changed, switched, tried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from tidegate.api.context import Store, Who
+from tidegate.api.problems import Problem
+from tidegate.api.reading import (
+    Body,
+    Cursor,
+    IfMatch,
+    IfNoneMatch,
+    Limit,
+    decode_cursor,
+    document_body,
+    encode_cursor,
+    etag,
+    expected_revision,
+    instant,
+    patch_body,
+)
+from tidegate.control import explain as explaining
+from tidegate.control import preview as previewing
+from tidegate.control import runs, schedules
+from tidegate.control.common import Effect, OnUpdate
+from tidegate.documents import later, parsing, shapes
+from tidegate.documents.declared import Schedule
+from tidegate.domain.errors import Fault, Stale
+from tidegate.domain.schedules import Mode
+from tidegate.ports.control import ControlStore, ScheduleRecord
+
+router = APIRouter(tags=["schedules"])
+ONE = "/namespaces/{namespace}/schedules/{name}"
+ALL = "/namespaces/{namespace}/schedules"
+PATCH_TRIES = 5  # a patch without If-Match is merged anew when somebody else was faster
+
+OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting runs when the document differs")]
+
+
+async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
+    """The shape of one schedule."""
+    stats = await store.stats(record.id)
+    return shapes.schedule(record, stats, next_fire=schedules.next_fire(record))
+
+
+@router.get(ALL)
+async def list_schedules(store: Store, namespace: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    position = decode_cursor("schedules", cursor)
+    page = await schedules.page(store, namespace, cursor=position, limit=limit)
+    items = [await shown(store, record) for record in page.items]
+    return shapes.page(items, encode_cursor("schedules", page.next))
+
+
+@router.post(ALL, status_code=201, openapi_extra=document_body("Schedule"))
+async def create_schedule(store: Store, who: Who, response: Response, namespace: str, body: Body) -> dict[str, Any]:
+    """Create it; 409 when the name is taken."""
+    declaration = parsing.parse(body, kind="Schedule", namespace=namespace)
+    assert isinstance(declaration, Schedule)
+    return await _put(store, declaration, who, response, OnUpdate.RESET, expected=0)
+
+
+@router.get(ONE)
+async def get_schedule(store: Store, response: Response, namespace: str, name: str) -> dict[str, Any]:
+    record = await schedules.get(store, namespace, name)
+    response.headers["ETag"] = etag(record.rev)
+    return await shown(store, record)
+
+
+@router.put(ONE, openapi_extra=document_body("Schedule"), responses={201: {"description": "Created"}})
+async def put_schedule(
+    store: Store,
+    who: Who,
+    response: Response,
+    namespace: str,
+    name: str,
+    body: Body,
+    on_update: OnUpdateQuery = OnUpdate.RESET,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> dict[str, Any]:
+    """Create it or bring it to what is declared; an equal document disturbs nothing."""
+    declaration = parsing.parse(body, kind="Schedule", namespace=namespace, name=name)
+    assert isinstance(declaration, Schedule)
+    expected = expected_revision(if_match, if_none_match)
+    return await _put(store, declaration, who, response, on_update, expected=expected)
+
+
+@router.patch(ONE, openapi_extra=patch_body())
+async def patch_schedule(
+    store: Store,
+    who: Who,
+    response: Response,
+    namespace: str,
+    name: str,
+    body: Body,
+    on_update: OnUpdateQuery = OnUpdate.RESET,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """RFC 7396: what is given replaces, null takes away, everything else stays."""
+    wanted = expected_revision(if_match)
+    for attempt in range(PATCH_TRIES):
+        record = await schedules.get(store, namespace, name)
+        merged = parsing.merge_patch(shapes.schedule_document(record), body)
+        declaration = parsing.parse(merged, kind="Schedule", namespace=namespace, name=name)
+        assert isinstance(declaration, Schedule)
+        try:
+            expected = wanted if wanted is not None else record.rev
+            return await _put(store, declaration, who, response, on_update, expected=expected)
+        except Stale:
+            if wanted is not None or attempt == PATCH_TRIES - 1:
+                raise
+    raise AssertionError("the last try raises")
+
+
+@router.delete(ONE, status_code=204)
+async def delete_schedule(store: Store, who: Who, namespace: str, name: str, if_match: IfMatch = None) -> None:
+    """Nothing of it starts any more; what runs ends by itself."""
+    await schedules.delete(store, namespace, name, who=who, expected=expected_revision(if_match))
+
+
+async def _put(
+    store: ControlStore,
+    declaration: Schedule,
+    who: str,
+    response: Response,
+    on_update: OnUpdate,
+    *,
+    expected: int | None,
+) -> dict[str, Any]:
+    written = await schedules.put(store, declaration, who=who, on_update=on_update, expected=expected)
+    metadata = written.record.metadata
+    response.headers["ETag"] = etag(written.record.rev)
+    response.headers["Location"] = f"/api/v1/namespaces/{metadata.namespace}/schedules/{metadata.name}"
+    response.status_code = 201 if written.effect is Effect.CREATED else 200
+    return await shown(store, written.record)
+
+
+# ── switched and asked for ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.post(ONE + ":enable", openapi_extra=document_body())
+async def enable_schedule(
+    store: Store, who: Who, response: Response, namespace: str, name: str, body: Body, if_match: IfMatch = None
+) -> dict[str, Any]:
+    """Let it work: it reacts to what comes from now on."""
+    only(body, "reason")
+    record = await schedules.enable(store, namespace, name, who=who, expected=expected_revision(if_match))
+    response.headers["ETag"] = etag(record.rev)
+    return await shown(store, record)
+
+
+@router.post(ONE + ":disable", openapi_extra=document_body())
+async def disable_schedule(
+    store: Store, who: Who, response: Response, namespace: str, name: str, body: Body, if_match: IfMatch = None
+) -> dict[str, Any]:
+    """Let it rest: waiting runs are dropped, running ones end by themselves. {mode?, reason?}"""
+    only(body, "mode", "reason", "expire")
+    record = await schedules.disable(
+        store,
+        namespace,
+        name,
+        who=who,
+        mode=_mode(body),
+        reason=text(body, "reason"),
+        expected=expected_revision(if_match),
+    )
+    response.headers["ETag"] = etag(record.rev)
+    return await shown(store, record)
+
+
+@router.post(ONE + ":trigger", status_code=202, openapi_extra=document_body())
+async def trigger_schedule(store: Store, who: Who, namespace: str, name: str, body: Body) -> dict[str, Any]:
+    """Ask for a run now; also while it is disabled. {arguments?}"""
+    only(body, "arguments")
+    given = body.get("arguments")
+    arguments = None if given is None else parsing.parse_arguments(given)
+    return shapes.run(await runs.trigger(store, namespace, name, who=who, arguments=arguments))
+
+
+def _mode(body: Mapping[str, Any]) -> Mode:
+    given = body.get("mode") or Mode.DROP.value
+    faults = []
+    if body.get("expire"):
+        faults.append(Fault("expire", "held runs are not in this version yet; leave it out"))
+    if given in (Mode.KEEP, Mode.BACKLOG, Mode.HOLD):
+        faults.append(Fault("mode", later.not_yet(f"{given!r} suspensions", [Mode.DROP.value])))
+    elif given != Mode.DROP:
+        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", [Mode.DROP.value])))
+    if faults:
+        raise Problem(422, "; ".join(map(str, faults)), faults=faults)
+    return Mode.DROP
+
+
+def only(body: Mapping[str, Any], *known: str) -> None:
+    """Refuse unknown keys, with the nearest."""
+    faults = [Fault(key, later.unknown(key, "a key here", known)) for key in body if key not in known]
+    if faults:
+        raise Problem(422, "; ".join(map(str, faults)), faults=faults)
+
+
+def text(body: Mapping[str, Any], key: str) -> str:
+    """A text that may be left out."""
+    value = body.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > 1000:
+        raise Problem(422, f"{key}: must be text of at most 1000 characters", faults=[Fault(key, "must be text")])
+    return value
+
+
+# ── looked at ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Count = Annotated[int, Query(ge=1, le=1000, description="how many fires")]
+After = Annotated[str | None, Query(description="fires after this instant (RFC 3339); left out: now")]
+
+
+@router.get(ONE + "/preview")
+async def preview_schedule(
+    store: Store, namespace: str, name: str, count: Count = 10, after: After = None
+) -> dict[str, Any]:
+    """Its next fires, as if it were enabled."""
+    fires = await previewing.of_schedule(store, namespace, name, after=instant(after, "after"), count=count)
+    return shapes.page(map(shapes.preview, fires), None)
+
+
+@router.get(ONE + "/explain")
+async def explain_schedule(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    """Why it has not run, and what would let it."""
+    return shapes.explain(await explaining.of_schedule(store, namespace, name))
+
+
+@router.get(ONE + "/stats")
+async def schedule_stats(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    record = await schedules.get(store, namespace, name)
+    works = record.mode is Mode.ENABLED
+    return shapes.stats(await store.stats(record.id), next_start=record.next_due if works else None)
+
+
+@router.get(ONE + "/revisions")
+async def schedule_revisions(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    """What it said, when, by whom; newest first."""
+    record = await schedules.get(store, namespace, name)
+    found = await store.revisions(record.id)
+    return shapes.page((shapes.revision(*one) for one in found), None)

@@ -1,0 +1,129 @@
+"""Commands that change what runs: enable, disable, delete, trigger, cancel, rerun; and logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tidegate.cli import output
+from tidegate.cli.client import Client, segment
+from tidegate.cli.look import path_of
+from tidegate.cli.options import Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
+from tidegate.cli.output import Form, when
+from tidegate.domain.runs import ENDS
+
+FOLLOW = 0.4  # seconds between two looks at a log that grows
+ENDED = frozenset(str(state) for state in ENDS)
+
+
+def enable(
+    schedule: Schedule,
+    reason: Annotated[str, typer.Option("--reason", help="Kept with the revision.")] = "",
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Let a schedule work: it reacts to what comes from now on."""
+    _switch("enable", schedule, namespace, {"reason": reason} if reason else {}, form)
+
+
+def disable(
+    schedule: Schedule,
+    mode: Annotated[str | None, typer.Option("--mode", help="What becomes of waiting runs. [default: drop]")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Kept with the revision.")] = "",
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Let a schedule rest: waiting runs are dropped, running ones end by themselves."""
+    body = {key: value for key, value in (("mode", mode), ("reason", reason)) if value}
+    _switch("disable", schedule, namespace, body, form)
+
+
+def _switch(verb: str, schedule: str, namespace: str, body: dict[str, Any], form: Form) -> None:
+    with Client() as client:
+        answer = client.call("POST", f"{path_of('schedules', namespace, schedule)}:{verb}", body=body)
+    following = (answer.get("status") or {}).get("next_fire")
+    nexts = f"; next fire {when(following)}" if following else ""
+    output.show(form, answer, lambda: Text(f"Schedule {namespace}/{schedule} is {verb}d{nexts}."))
+
+
+def delete(
+    kind: Kind,
+    name: Annotated[str, typer.Argument(help="Its name.", show_default=False)],
+    namespace: Namespace = "default",
+) -> None:
+    """Delete one thing. A program or application takes its schedules along."""
+    what = collection(kind)
+    if what in ("runs", "instances", "leases"):
+        raise typer.BadParameter(f"{what} cannot be deleted.", param_hint="KIND")
+    with Client() as client:
+        client.call("DELETE", path_of(what, namespace, name))
+    output.say(f"{what[:-1].capitalize()} {name} is deleted.")
+
+
+def trigger(
+    schedule: Schedule,
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", help="NAME=VALUE for this run; a value that is JSON is read as JSON.")
+    ] = None,
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Ask for a run now; also of a schedule that is disabled."""
+    given = arguments(arg or ())
+    with Client() as client:
+        path = f"{path_of('schedules', namespace, schedule)}:trigger"
+        run = client.call("POST", path, body={"arguments": given} if given else {})
+    hint = f"Run {run['id']} is {run['state']}. Follow it: tidegate logs -f {run['id']}"
+    output.show(form, run, lambda: Text(hint))
+
+
+def cancel(run: Run, form: Output = Form.TABLE) -> None:
+    """Cancel a run, wherever it stands: politely first, then by force."""
+    _run_verb(run, "cancel", form)
+
+
+def rerun(run: Run, form: Output = Form.TABLE) -> None:
+    """Ask for an old run again, with its inputs, arguments and fire time."""
+    _run_verb(run, "rerun", form)
+
+
+def _run_verb(run: str, verb: str, form: Form) -> None:
+    with Client() as client:
+        answer = client.call("POST", f"/runs/{segment(run_id(run))}:{verb}")
+    output.show(form, answer, lambda: Text(f"Run {answer['id']} is {answer['state']}."))
+
+
+def logs(
+    run: Run,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Which attempt. [default: newest]")] = None,
+) -> None:
+    """What a run's programs printed."""
+    path = f"/runs/{segment(run_id(run))}"
+    with Client() as client:
+        number, offset = attempt, 0
+        while True:
+            chunk = client.get(f"{path}/logs", offset=offset, attempt=number)
+            number = number or chunk["attempt"]
+            offset = chunk["next_offset"]
+            sys.stdout.write(chunk["text"])
+            sys.stdout.flush()
+            if chunk["text"]:
+                continue
+            if chunk["complete"] or not follow:
+                if not follow or attempt is not None or not (newer := _newer(client.get(path), number)):
+                    return
+                number, offset = newer, 0
+            time.sleep(FOLLOW)
+
+
+def _newer(run: dict[str, Any], number: int | None) -> int | None:
+    """The attempt to go on with when this one has ended; itself while a retry is still to come; None at the end."""
+    newest = max((int(one["number"]) for one in run.get("attempts") or ()), default=0)
+    if number is not None and newest > number:
+        return number + 1
+    return None if run["state"] in ENDED else number

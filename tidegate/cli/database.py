@@ -1,0 +1,46 @@
+"""`tidegate db`: the schema of a database that is ours to upgrade."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from tidegate import settings as configuration
+from tidegate import wiring
+from tidegate.cli import output
+from tidegate.cli.options import Home
+from tidegate.domain.errors import Refused
+
+app = typer.Typer(help="The database's schema.", no_args_is_help=True)
+
+
+@app.command()
+def upgrade(home: Home = None) -> None:
+    """Bring the schema of TIDEGATE_DATABASE_URL up to this version."""
+    steps = wiring.upgrade(_url(home))
+    for step in steps:
+        output.say(f"applied {step}")
+    if not steps:
+        output.say("The schema is up to date.")
+
+
+@app.command()
+def status(home: Home = None) -> None:
+    """Say which steps of the schema are applied; exit 1 while some are missing."""
+    found = wiring.schema_status(_url(home))
+    for name, applied in found:
+        output.say(f"{'applied' if applied else 'missing'}  {name}")
+    if not all(applied for _, applied in found):
+        output.note("Bring it up to date: tidegate db upgrade")
+        raise typer.Exit(1)
+
+
+def _url(home: Path | None) -> str:
+    settings = configuration.load(home=home)
+    if not settings.database.url:
+        raise Refused(
+            "There is no database to look at.",
+            remedy="Set TIDEGATE_DATABASE_URL; the embedded one is upgraded by `tidegate up`.",
+        )
+    return settings.database.url

@@ -1,0 +1,161 @@
+"""Commands that declare: apply, diff, deploy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tidegate.cli import output
+from tidegate.cli.client import Client, segment
+from tidegate.cli.options import File, Namespace, Output
+from tidegate.cli.output import Form, grid
+from tidegate.documents import files
+from tidegate.documents.yaml import read
+from tidegate.domain.errors import Refused, TidegateError
+
+SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
+
+
+def documents_of(file: str, namespace: str) -> list[dict[str, Any]]:
+    """Every document of a file, or of standard input for `-`, checked. Raises Invalid with every fault and its line."""
+    if file != "-":
+        return files.raw_documents(Path(file), default_namespace=namespace)
+    text = sys.stdin.read()
+    files.check(text, "stdin", default_namespace=namespace)
+    return [one.value for one in read(text, "stdin")[0]]
+
+
+def apply(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, change nothing.")] = False,
+    keep_pending: Annotated[
+        bool, typer.Option("--keep-pending", help="Waiting runs of what changes stay and take the new revision.")
+    ] = False,
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Write the documents of a file: all of them, or none."""
+    body = {"documents": documents_of(file, namespace), "namespace": namespace}
+    on_update = "keep" if keep_pending else "reset"
+    with Client() as client:
+        answer = client.call("POST", "/apply", body=body, on_update=on_update, dry_run=dry_run or None)
+    items = answer["items"]
+    output.show(form, items, lambda: _applied(items, dry_run=dry_run))
+    if form is Form.TABLE:
+        for hint in (item["hint"] for item in items if item.get("hint")):
+            output.say(hint)
+
+
+def _applied(items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Any:
+    def row(item: Mapping[str, Any]) -> Sequence[Any]:
+        sign, style = SIGNS[item["result"]]
+        result = f"would be {item['result']}" if dry_run and item["result"] != "unchanged" else item["result"]
+        name = f"{item['namespace']}/{item['name']}" if item.get("namespace") else item["name"]
+        return Text(sign, style=style), item["kind"], name, Text(result, style=style)
+
+    return grid(("", "KIND", "NAME", "RESULT"), map(row, items), empty="Nothing to do.")
+
+
+def diff(file: File, namespace: Namespace = "default", form: Output = Form.TABLE) -> None:
+    """How a file differs from what is stored: exit 0 same, 1 differs, 2 error."""
+    try:
+        body = {"documents": documents_of(file, namespace), "namespace": namespace}
+        with Client() as client:
+            items = client.call("POST", "/diff", body=body)["items"]
+    except TidegateError as error:
+        output.fail(error, 2)
+    output.show(form, items, lambda: _differences(items))
+    if not all(item["same"] for item in items):
+        raise typer.Exit(1)
+
+
+def _differences(items: Sequence[Mapping[str, Any]]) -> Text:
+    text = Text()
+    for item in items:
+        name = f"{item['namespace']}/{item['name']}" if item.get("namespace") else item["name"]
+        if not item["exists"]:
+            text.append(f"+ {item['kind']} {name}\n", style="green")
+        elif item["fields"]:
+            text.append(f"~ {item['kind']} {name}\n", style="yellow")
+            for field in item["fields"]:
+                text.append(f"    {field['path']}: {_value(field['stored'])} -> {_value(field['given'])}\n")
+        if item.get("note"):
+            text.append(f"  {item['kind']} {name}: {item['note']}\n", style="dim")
+    if all(item["same"] for item in items):
+        text.append("No differences.\n")
+    text.rstrip()
+    return text
+
+
+def _value(value: Any) -> str:
+    return "nothing" if value is None else output.inline(value)
+
+
+# ── deploy ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def deploy(
+    target: Annotated[str, typer.Argument(help="A Python file or module that declares an App.", show_default=False)],
+    update_schedules: Annotated[
+        bool | None,
+        typer.Option("--update-schedules/--no-update-schedules", help="Also create, replace and delete schedules."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    form: Output = Form.TABLE,
+) -> None:
+    """Deploy the applications of a Python file: programs and schedules together."""
+    from tidegate.sdk.loading import load_apps
+
+    done = []
+    with Client() as client:
+        for app in load_apps(target):
+            declared = app.application()
+            body = {key: declared[key] for key in ("programs", "schedules")}
+            path = f"/namespaces/{segment(declared['namespace'])}/applications/{segment(declared['name'])}"
+            plan = client.call("PUT", path, body=body, update_schedules=update_schedules, dry_run=True)
+            whole = f"{declared['namespace']}/{declared['name']}"
+            if form is Form.TABLE:
+                output.out().print(_plan(whole, plan))
+            if dry_run:
+                done.append(plan)
+                continue
+            _ask(whole, plan, yes=yes)
+            done.append(client.call("PUT", path, body=body, update_schedules=update_schedules))
+            if form is Form.TABLE:
+                output.say(f"Application {whole} is deployed.")
+                for name in done[-1].get("disabled") or ():
+                    output.say(
+                        f"Schedule {name} is new and disabled: tidegate enable {name} -n {declared['namespace']}"
+                    )
+    if form is not Form.TABLE:
+        output.show(form, done[0] if len(done) == 1 else done, lambda: None)
+
+
+def _plan(name: str, plan: Mapping[str, Any]) -> Text:
+    text = Text(f"Application {name}\n", style="bold")
+    for kind, part in (("Program", plan["programs"]), ("Schedule", plan)):
+        for result, (sign, style) in SIGNS.items():
+            for one in part[result]:
+                text.append(f"  {sign} {kind} {one}\n", style=style)
+    if text.plain.count("\n") == 1:
+        text.append("  nothing\n")
+    text.rstrip()
+    return text
+
+
+def _ask(name: str, plan: Mapping[str, Any], *, yes: bool) -> None:
+    """Deleting needs a yes, from a person or by --yes."""
+    programs, schedules = len(plan["programs"]["deleted"]), len(plan["deleted"])
+    if yes or not (programs or schedules):
+        return
+    what = f"{programs} programs and {schedules} schedules of {name} will be deleted"
+    if not sys.stdin.isatty():
+        raise Refused(f"{what}, and nobody can be asked.", remedy="Add --yes if that is meant.", code="unconfirmed")
+    if not typer.confirm(f"{what}. Go on?"):
+        raise Refused("Nothing was deployed.", code="unconfirmed")

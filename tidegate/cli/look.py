@@ -1,0 +1,283 @@
+"""Commands that only look: get, describe, runs, queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from tidegate.cli import output
+from tidegate.cli.client import Client, segment
+from tidegate.cli.options import NAMESPACED, Kind, Namespace, Output, collection, run_id
+from tidegate.cli.output import Form, facts, grid, took, when
+
+Document = Mapping[str, Any]
+
+
+def get(
+    kind: Kind,
+    name: Annotated[str | None, typer.Argument(help="One of them; all when left out.", show_default=False)] = None,
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """List things of a kind, or show one."""
+    what = collection(kind)
+    with Client() as client:
+        if name is None:
+            items = list(client.items(path_of(what, namespace), most=1000 if what == "runs" else None))
+            output.show(form, items, lambda: table_of(what, items))
+        else:
+            item = client.get(path_of(what, namespace, name))
+            output.show(form, item, lambda: table_of(what, [item]))
+
+
+def describe(
+    kind: Kind,
+    name: Annotated[str, typer.Argument(help="Its name, or the id of a run.", show_default=False)],
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Everything that is known of one thing."""
+    what = collection(kind)
+    with Client() as client:
+        path = path_of(what, namespace, name)
+        item = client.get(path)
+        if what == "schedules" and form is Form.TABLE:
+            stats = client.get(f"{path}/stats")
+            fires = client.get(f"{path}/preview", count=3)["items"]
+            last = list(client.items(f"/namespaces/{segment(namespace)}/runs", schedule=name, most=5))
+            output.out().print(_schedule_page(item, stats, fires, last))
+        elif what == "runs" and form is Form.TABLE:
+            output.out().print(_run_page(item))
+        else:
+            output.show(form, item, lambda: Text(output.as_yaml(item).rstrip()))
+
+
+def runs(
+    schedule: Annotated[str | None, typer.Option("--schedule", "-s", help="Only of this schedule.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="Only in these states, e.g. failed,crashed.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Only from this instant on (RFC 3339).")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
+    namespace: Namespace = "default",
+    form: Output = Form.TABLE,
+) -> None:
+    """Runs, newest first, those that never started included."""
+    with Client() as client:
+        path = f"/namespaces/{segment(namespace)}/runs"
+        items = list(client.items(path, most=limit, schedule=schedule, state=state, since=since))
+    output.show(form, items, lambda: table_of("runs", items))
+
+
+def queue(
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Only of this namespace.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
+    form: Output = Form.TABLE,
+) -> None:
+    """Runs that wait, and what they wait for."""
+    with Client() as client:
+        items = list(client.items("/queue", most=limit, namespace=namespace))
+
+    def row(item: Document) -> Sequence[Any]:
+        return (
+            item["schedule"],
+            item.get("run"),
+            item.get("priority"),
+            why_waiting(item.get("waiting_for")),
+            when(item.get("next_check_at")),
+        )
+
+    columns = ("SCHEDULE", "RUN", "PRIORITY", "WAITS FOR", "LOOKED AT AGAIN")
+    output.show(form, items, lambda: grid(columns, map(row, items), empty="Nothing waits."))
+
+
+# ── where things are, and their tables ─────────────────────────────────────────────────────────────────────────────
+
+
+def path_of(what: str, namespace: str, name: str | None = None) -> str:
+    """The path of a collection, or of one thing in it."""
+    if what == "runs" and name is not None:
+        return f"/runs/{segment(run_id(name))}"
+    prefix = f"/namespaces/{segment(namespace)}" if what in NAMESPACED else ""
+    return f"{prefix}/{what}" + (f"/{segment(name)}" if name is not None else "")
+
+
+def table_of(what: str, items: Sequence[Document]) -> Any:
+    """The table of a kind."""
+    match what:
+        case "schedules":
+            columns = ("NAME", "STATE", "PROGRAM", "TRIGGER", "NEXT FIRE")
+            return grid(columns, map(_schedule_row, items), empty="No schedules. Declare some: tidegate apply -f FILE")
+        case "programs":
+            columns = ("NAME", "TYPE", "WHAT", "POOL", "APPLICATION")
+            return grid(columns, map(_program_row, items), empty="No programs.")
+        case "runs":
+            columns = ("ID", "SCHEDULE", "STATE", "FIRE TIME", "TOOK", "REASON")
+            return grid(columns, map(_run_row, items), empty="No runs.")
+        case "pools":
+            pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
+            return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
+        case "instances":
+            keys = ("id", "role", "name", "pid", "epoch")
+            lines = [(*(one.get(key) for key in keys), when(one.get("heartbeat"))) for one in items]
+            return grid(("ID", "ROLE", "NAME", "PID", "EPOCH", "HEARTBEAT"), lines, empty="Nobody is here.")
+        case "leases":
+            duties = [
+                (one.get("duty"), one.get("instance"), one.get("token"), when(one.get("expires"))) for one in items
+            ]
+            return grid(("DUTY", "INSTANCE", "TOKEN", "EXPIRES"), duties, empty="No leases.")
+        case "applications":
+            apps = [(name_of(one), _count(one, "programs"), _count(one, "schedules")) for one in items]
+            return grid(("NAME", "PROGRAMS", "SCHEDULES"), apps, empty="No applications.")
+        case _:
+            return grid(("NAME",), [(name_of(one),) for one in items], empty=f"No {what}.")
+
+
+def name_of(item: Document) -> str:
+    return str((item.get("metadata") or item).get("name", ""))
+
+
+def _spec(item: Document) -> Document:
+    return {**item, **(item.get("spec") or {}), **(item.get("status") or {})}
+
+
+def _count(item: Document, key: str) -> int:
+    found = _spec(item).get(key)
+    return len(found) if isinstance(found, list | tuple | dict) else int(found or 0)
+
+
+def _rate(item: Document) -> str:
+    rate = _spec(item).get("rate")
+    return f"{rate['max']} per {rate['per']}, burst {rate['burst']}" if rate else "-"
+
+
+def _schedule_row(item: Document) -> Sequence[Any]:
+    spec, status = item["spec"], item.get("status") or {}
+    enabled = status.get("enabled", spec.get("enabled"))
+    mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
+    return name_of(item), mode, spec.get("program"), in_words(spec["trigger"]), when(status.get("next_fire"))
+
+
+def _program_row(item: Document) -> Sequence[Any]:
+    spec = item["spec"]
+    what = spec.get("entry") or spec.get("sql") or " ".join(spec.get("argv", ()))
+    short = what if len(what) <= 60 else what[:57] + "..."
+    return (
+        name_of(item),
+        spec.get("type"),
+        " ".join(short.split()),
+        spec.get("pool"),
+        item["metadata"].get("application"),
+    )
+
+
+def _run_row(item: Document) -> Sequence[Any]:
+    count = item.get("count") or 1
+    reason = item.get("reason") or ""
+    if item.get("state") in ("waiting",):
+        reason = why_waiting(item.get("waiting_for")) or reason
+    fire = when(item.get("fire_time") or item.get("created_at"))
+    return (
+        item.get("id") or "-",
+        item["schedule"],
+        output.state(item["state"]),
+        f"{fire} (and {count - 1} more)" if count > 1 else fire,
+        took(item.get("started_at"), item.get("finished_at")),
+        reason,
+    )
+
+
+def why_waiting(reasons: Sequence[Document] | None) -> str:
+    """What a run waits for, in one line."""
+    return "; ".join(str(one.get("why") or one.get("constraint")) for one in reasons or ())
+
+
+def in_words(trigger: Document) -> str:
+    """A trigger in a few words, for a table."""
+    zone = trigger.get("timezone") or ""
+    zone = f" {zone}" if zone and zone != "UTC" else ""
+    match trigger.get("type"):
+        case "cron":
+            return f"{trigger['expression']}{zone}"
+        case "interval":
+            return f"every {trigger['every']}{zone}"
+        case "after_finish":
+            return f"{trigger['delay']} after finish"
+        case "at":
+            return f"at {trigger['time']}"
+        case "window_days":
+            hours = f"{trigger.get('earliest', '00:00')}-{trigger.get('latest', '24:00')}"
+            return f"every {trigger['every_days']} d {hours}{zone}"
+        case "never":
+            return "by hand"
+        case other:
+            return str(other)
+
+
+# ── pages of one thing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], last: Sequence[Document]) -> Group:
+    meta, status = item["metadata"], item.get("status") or {}
+    counts = [f"{stats[key]} {word}" for key, word in _TOTALS if stats.get(key)]
+    head = facts(
+        [
+            ("Schedule", f"{meta.get('namespace')}/{meta['name']}"),
+            ("Description", meta.get("description")),
+            ("Application", meta.get("application")),
+            ("Owner", meta.get("owner")),
+            ("State", ("enabled" if status.get("enabled") else "disabled") + _because(status.get("reason"))),
+            ("Revision", status.get("revision")),
+            ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),
+            ("Runs", ", ".join(counts) or "none yet"),
+        ]
+    )
+    spec = Text(output.as_yaml(item["spec"]).rstrip())
+    return Group(head, Text("\nSpec", style="bold"), spec, Text("\nLast runs", style="bold"), table_of("runs", last))
+
+
+_TOTALS = (
+    ("total_runs", "in all"),
+    ("total_successes", "succeeded"),
+    ("total_failures", "failed"),
+    ("total_timeouts", "timed out"),
+    ("total_crashes", "crashed"),
+)
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _run_page(item: Document) -> Group:
+    cause = item.get("cause") or {}
+    head = facts(
+        [
+            ("Run", item["id"]),
+            ("Schedule", f"{item['namespace']}/{item['schedule']} (revision {item.get('revision')})"),
+            ("Program", item.get("program")),
+            ("State", output.state(item["state"])),
+            ("Reason", item.get("reason")),
+            ("Cause", cause.get("type", "") + (f" by {cause['by']}" if cause.get("by") else "")),
+            ("Fire time", when(item.get("fire_time"))),
+            ("Created", when(item.get("created_at"))),
+            ("Started", when(item.get("started_at"))),
+            ("Finished", when(item.get("finished_at"))),
+            ("Waits for", why_waiting(item.get("waiting_for"))),
+            ("Arguments", item.get("arguments") or None),
+            ("Merged into", item.get("merged_into")),
+        ]
+    )
+    columns = ("ATTEMPT", "STATE", "BACKEND", "STARTED", "TOOK", "ERROR")
+    attempts = grid(columns, map(_attempt_row, item.get("attempts") or ()), empty="No attempt yet.")
+    return Group(head, Text(""), attempts)
+
+
+def _attempt_row(one: Document) -> Sequence[Any]:
+    error = one.get("error") or {}
+    said = f"{error.get('code')}: {error.get('message')}" if error else "-"
+    where = f"{one.get('backend')} {one.get('backend_id') or ''}".strip()
+    started, finished = one.get("started_at"), one.get("finished_at")
+    return one["number"], output.state(one["state"]), where, when(started), took(started, finished), said

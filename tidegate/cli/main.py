@@ -1,0 +1,103 @@
+"""`tidegate`: every command, and the one place where an error becomes a message.
+
+Exit status: 0 done, 1 refused or failed, 2 wrong usage. Nothing shows a stack trace, except what nobody foresaw when
+TIDEGATE_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from tidegate.cli import act, declare, look, output, reason
+from tidegate.domain.errors import TidegateError
+
+CONTROL_FLOW: tuple[type[Exception], ...] = (
+    TyperException,
+    typer.Exit,
+    typer.Abort,
+)  # typer's own way to end a command
+
+
+class Commands(TyperGroup):
+    """Turns errors into messages."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TidegateError as error:
+            output.fail(error)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more
+            raise typer.Exit(1) from None
+        except CONTROL_FLOW:
+            raise
+        except Exception as error:
+            if os.environ.get("TIDEGATE_DEBUG"):
+                raise
+            output.fail(
+                TidegateError(
+                    f"Something nobody foresaw: {type(error).__name__}: {error}.",
+                    remedy="TIDEGATE_DEBUG=1 shows where; please report it.",
+                )
+            )
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Tidegate: a data-aware scheduler for Spark lakehouses.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.say(f"tidegate {version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Tidegate: a data-aware scheduler for Spark lakehouses."""
+
+
+def _add(panel: str, **commands: Any) -> None:
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel)(command)
+
+
+def _register() -> None:
+    from tidegate.cli import database, roles
+    from tidegate.cli.up import up
+
+    _add("Run it", up=up, scheduler=roles.scheduler, worker=roles.worker, api=roles.api)
+    app.add_typer(database.app, name="db", rich_help_panel="Run it")
+
+
+_add("Declare", apply=declare.apply, diff=declare.diff, deploy=declare.deploy, delete=act.delete)
+_add("Declare", enable=act.enable, disable=act.disable)
+_add("Look", get=look.get, describe=look.describe, preview=reason.preview, explain=reason.explain)
+_add("Look", runs=look.runs, logs=act.logs, queue=look.queue, audit=reason.audit)
+_add("Act", trigger=act.trigger, cancel=act.cancel, rerun=act.rerun)
+
+
+def main() -> None:
+    """The `tidegate` command."""
+    _register()
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Options and arguments that several commands take, each written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.cli.output import Form
+from tidegate.domain.errors import TidegateError
+from tidegate.domain.ids import parse_run_id
+
+Output = Annotated[Form, typer.Option("-o", "--output", help="How to print the answer.")]
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Whose names are meant.")]
+File = Annotated[str, typer.Option("-f", "--file", help="A YAML or JSON file, or - for standard input.")]
+Schedule = Annotated[str, typer.Argument(help="Name of a schedule.", show_default=False)]
+Run = Annotated[str, typer.Argument(help="Id of a run, as `tidegate runs` prints it.", show_default=False)]
+Kind = Annotated[str, typer.Argument(help="schedule, program, application, namespace, pool or run.")]
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Everything this machine keeps. [default: TIDEGATE_HOME or ~/.tidegate]")
+]
+
+KINDS = {
+    "schedule": "schedules",
+    "program": "programs",
+    "application": "applications",
+    "app": "applications",
+    "namespace": "namespaces",
+    "ns": "namespaces",
+    "pool": "pools",
+    "run": "runs",
+    "instance": "instances",
+    "lease": "leases",
+}
+NAMESPACED = frozenset({"schedules", "programs", "applications", "runs"})
+
+
+def collection(kind: str) -> str:
+    """The collection that a word means: singular, plural or short. Wrong usage (exit 2) when it is none."""
+    word = kind.lower()
+    found = KINDS.get(word) or (word if word in KINDS.values() else None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(KINDS.values()))
+        raise typer.BadParameter(f"{kind!r} is no kind; known are {known}.", param_hint="KIND")
+    return found
+
+
+def is_run_id(text: str) -> bool:
+    try:
+        parse_run_id(text)
+    except ValueError:
+        return False
+    return True
+
+
+def run_id(text: str) -> str:
+    """A run's id, checked before anybody is asked."""
+    try:
+        parse_run_id(text)
+    except ValueError as error:
+        raise TidegateError(f"{error}.") from None
+    return text
+
+
+def arguments(pairs: Sequence[str]) -> dict[str, Any]:
+    """`k=v` pairs; a value that is JSON is what it says, everything else is text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE.", param_hint="--arg")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found

@@ -1,0 +1,178 @@
+"""How answers look: tables that fit 80 columns, JSON and YAML as the REST doors give them, times with their zone.
+
+Colour is for terminals only (rich knows, and NO_COLOR is honoured). What is printed on standard output is the answer;
+everything said about it goes to standard error.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from ruamel.yaml import YAML
+
+from tidegate.domain.errors import Invalid, TidegateError
+from tidegate.domain.instants import parse_instant, to_datetime
+
+WIDE = 160  # columns when nobody looks: nothing is folded, so that grep finds whole words
+
+
+class Form(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def _console(stream: Any) -> Console:
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def out() -> Console:
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    return _console(sys.stderr)
+
+
+def note(text: str) -> None:
+    """Something said about the answer, on standard error."""
+    err().print(Text(text), soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A line of the answer."""
+    out().print(Text(text), soft_wrap=True)
+
+
+def fail(error: TidegateError, status: int = 1) -> NoReturn:
+    """One clear message, every fault on a line of its own; ends the command."""
+    console = err()
+    faults = error.faults if isinstance(error, Invalid) else getattr(error, "faults", ())
+    if len(faults) > 1:
+        console.print(Text.assemble(("Error: ", "bold red"), f"{len(faults)} faults:"), soft_wrap=True)
+        for fault in faults:
+            console.print(Text(f"  {fault}"), soft_wrap=True)
+    else:
+        console.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
+    raise typer.Exit(status)
+
+
+def show(form: Form, value: Any, table: Callable[[], Any]) -> None:
+    """Print it as asked: `table` is only called for people."""
+    match form:
+        case Form.JSON:
+            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        case Form.YAML:
+            sys.stdout.write(as_yaml(value))
+        case Form.TABLE:
+            out().print(table())
+
+
+def as_yaml(value: Any) -> str:
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.allow_unicode = True
+    yaml.width = 120
+    stream = io.StringIO()
+    yaml.dump(value, stream)
+    return stream.getvalue()
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> Any:
+    """A plain table: bold headings, no lines, cells folded where they must be."""
+    found = list(rows)
+    if not found:
+        return Text(empty, style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in found:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
+    return table
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> Any:
+    """Name and value, one a line; what is not known is left out."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            table.add_row(Text(name), value if isinstance(value, Text) else Text(_cell(value)))
+    return table
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case Mapping() | list() | tuple():
+            return json.dumps(value, ensure_ascii=False) if value else "-"
+        case _:
+            return str(value)
+
+
+def when(instant: str | None) -> str:
+    """An instant of an answer for a table: to the second where that is all of it, in UTC and saying so."""
+    if not instant:
+        return "-"
+    moment = to_datetime(parse_instant(instant))
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{moment:%f}"[:4] if moment.microsecond else "") + "Z"
+
+
+def took(start: str | None, end: str | None) -> str:
+    """How long something lasted, for people."""
+    if not start or not end:
+        return "-"
+    return span(parse_instant(end) - parse_instant(start))
+
+
+def span(micros: int) -> str:
+    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 4 d 3 h."""
+    seconds = micros / 1_000_000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, small, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // small
+            return f"{whole // size} {unit}" + (f" {rest} {below}" if rest else "")
+    return f"{whole} s"
+
+
+STYLES = {
+    "succeeded": "green",
+    "failed": "red",
+    "crashed": "red",
+    "timed_out": "red",
+    "missed": "yellow",
+    "cancelled": "yellow",
+    "expired": "yellow",
+    "running": "cyan",
+    "starting": "cyan",
+    "stopping": "cyan",
+}
+
+
+def state(name: str) -> Text:
+    return Text(name, style=STYLES.get(name, ""))
+
+
+def inline(value: Any) -> str:
+    """A JSON value in a line; text without quotes."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
