@@ -1,0 +1,338 @@
+"""Spark programs: PySpark functions and files, and Spark SQL.
+
+A PySpark program is a process of its own under the same shim as a command, so it outlives the worker and its tree can
+be ended; over Spark Connect it uses a warm driver, or with `isolation: process` a JVM that it starts. A SQL program
+runs in a warm driver, which takes the attempt's claim as a shim would. Either way all truth lies in the attempt's
+directory (`launchers.attempts`); beside what commands leave there:
+
+    order.json      what the child or the driver is to run, and where
+    spark.json      the program itself runs (before: Spark is coming up, STARTING)
+    verdict.json    how it ended, where more is known than an exit status
+
+The life of a SQL start: directory and order, then a task hands the order to a driver, which claims the identity and
+answers. If the worker dies before that, the next one seals the identity; which came first, claim or seal, says whether
+it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tidegate.domain.errors import Fenced, LaunchRefused, TidegateError
+from tidegate.domain.ids import AttemptKey
+from tidegate.domain.programs import Isolation, PySpark, SparkSql
+from tidegate.domain.schedules import JsonObject
+from tidegate.launchers.attempts import Attempts, Claim, environment_of, refuse
+from tidegate.launchers.places import write_private
+from tidegate.launchers.process import CommandLine, ProcessLauncher
+from tidegate.launchers.processes import alive, monotonic_us, this_boot
+from tidegate.launchers.spark_drivers import Drivers, end_drivers, socket_path
+from tidegate.ports.launching import Launch, Phase, Report, StopHow
+from tidegate.ports.spark import PROGRESS, SPEC, VERDICT, DriverSpec, SparkSettings
+
+ORDER = "order.json"
+HAND_OVERS = 3
+"""So many drivers in a row may end or die under an order before it is given up."""
+_CALL = re.compile(r"\bCALL\b", re.IGNORECASE)
+
+
+class SparkLauncher:
+    """Programs of kinds `pyspark` and `spark_sql`."""
+
+    kinds = frozenset({"pyspark", "spark_sql"})
+
+    def __init__(
+        self, home: Path, settings: SparkSettings, catalog_url: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`catalog_url`: PostgreSQL by TCP (libpq form), for the Iceberg catalog. `environment`: the worker's own."""
+        self.home = home
+        self.settings = settings
+        self.attempts = Attempts(home)
+        self.environment = os.environ if environment is None else environment
+        self.spec = DriverSpec(home=str(home), catalog_url=catalog_url, settings=settings)
+        self.drivers = Drivers(home, self.spec, self.environment, self._heard, self._driver_ended)
+        self._children = _Children(home, self.environment)
+        self._on_change: Callable[[], None] = lambda: None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[str, Report] = {}
+        self._in_driver: dict[str, bool] = {}
+        self._seen_running: set[str] = set()
+
+    @property
+    def on_change(self) -> Callable[[], None]:
+        return self._on_change
+
+    @on_change.setter
+    def on_change(self, tell: Callable[[], None]) -> None:
+        self._on_change = tell
+        self._children.on_change = tell
+
+    async def open(self) -> None:
+        await self.drivers.open()
+        await self._children.open()
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._children.close()
+        await self.drivers.close()
+
+    async def end_drivers(self) -> int:
+        """End all drivers of this home (a shutdown of everything); how many there were."""
+        return await asyncio.to_thread(end_drivers, self.home)
+
+    # ── starting ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, launch: Launch) -> str:
+        identity = launch.identity
+        if (claim := self.attempts.claim(identity)) is not None:
+            if claim.sealed:
+                raise Fenced(f"Attempt {identity} was sealed: another worker found that it had not started.")
+            return _backend_id(claim)
+        if identity in self._tasks:
+            return "spark"
+        directory = self.attempts.prepare(launch)
+        in_driver = runs_in_driver(launch)
+        order = self._order(launch, directory, in_driver)
+        if launch.program.spec.TYPE == "pyspark" and order["isolation"] == Isolation.SHARED:
+            try:
+                order["socket"] = socket_path((await self.drivers.obtain()).folder)
+            except TidegateError as fault:
+                raise LaunchRefused(fault.message, remedy=fault.remedy, code=fault.code) from fault
+        try:
+            write_private(str(directory / ORDER), json.dumps(order))
+        except OSError as fault:
+            refuse(fault, directory)
+        self._in_driver[identity] = in_driver
+        if not in_driver:
+            return await self._children.start(launch)
+        self._tasks[identity] = asyncio.create_task(self._hand_over(launch.attempt, order))
+        return "spark"
+
+    def _order(self, launch: Launch, directory: Path, in_driver: bool) -> dict[str, Any]:
+        spec = launch.program.spec
+        assert isinstance(spec, PySpark | SparkSql)
+        later = AttemptKey(launch.attempt.run, launch.attempt.number + 1)
+        return {
+            "identity": launch.identity,
+            "fence": launch.fence,
+            "directory": str(directory),
+            "kind": spec.TYPE,
+            "entry": spec.entry if isinstance(spec, PySpark) else None,
+            "sql": spec.sql if isinstance(spec, SparkSql) else None,
+            "conf": dict(spec.conf),
+            "arguments": dict(launch.arguments),
+            # No attempt of a run begins before the instant that the run's key names.
+            "since": launch.attempt.run.slot,
+            "isolation": Isolation.SHARED if in_driver else spec.isolation if isinstance(spec, PySpark) else "process",
+            "in_driver": in_driver,
+            "spec": str(self.drivers.root / SPEC),
+            "next": str(self.attempts.directory(later.identity)),
+        }
+
+    async def _hand_over(self, attempt: AttemptKey, order: dict[str, Any]) -> None:
+        """Give a SQL attempt to a driver, waiting until one is up."""
+        error: JsonObject = {"code": "spark.driver", "message": "No Spark driver stayed up long enough to take it."}
+        try:
+            for _ in range(HAND_OVERS):
+                answer = await self._offer(order)
+                if answer.get("ok") or self.attempts.claim(attempt.identity) is not None:
+                    return
+                if answer.get("code") != "spark.ending":
+                    error = {"code": answer["code"], "message": answer["message"]}
+                    break
+            self._never_begun(attempt, "lost", error)
+        except TidegateError as fault:
+            self._never_begun(attempt, "lost", {"code": fault.code, "message": str(fault)})
+        finally:
+            self._tasks.pop(attempt.identity, None)
+            self._on_change()
+
+    async def _offer(self, order: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await (await self.drivers.obtain()).call("run", order=order)
+        except ConnectionError:
+            return {"ok": False, "code": "spark.ending"}
+
+    def _never_begun(self, attempt: AttemptKey, outcome: str, error: JsonObject) -> None:
+        """Seal it, so that no driver can take it any more, and report its end; unless it has begun after all."""
+        if self.attempts.seal(attempt.identity).sealed:
+            with suppress(OSError), self.attempts.log(attempt.identity).open("a") as log:
+                log.write(f"{error['code']}: {error['message']}\n")
+            self._ends[attempt.identity] = Report(
+                attempt=attempt, phase=Phase.FINISHED, backend_id="spark", outcome=outcome, error=error
+            )
+
+    async def seal(self, launch: Launch) -> Report | None:
+        identity = launch.identity
+        if identity not in self._tasks and identity not in self._ends and self.attempts.seal(identity).sealed:
+            return None
+        reports = await self.poll([launch.attempt])
+        return reports[0] if reports else None
+
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
+        reports: list[Report] = []
+        processes: list[AttemptKey] = []
+        for attempt in attempts:
+            identity = attempt.identity
+            if identity in self._ends:
+                reports.append(self._ends[identity])
+            elif not self._is_in_driver(identity):
+                processes.append(attempt)
+            elif (report := self._in_driver_report(attempt)) is not None:
+                reports.append(report)
+        reports += [self._with_verdict(report) for report in await self._children.poll(processes)]
+        return reports
+
+    def _in_driver_report(self, attempt: AttemptKey) -> Report | None:
+        identity = attempt.identity
+        claim = self.attempts.claim(identity)
+        if claim is None:
+            waiting = Report(attempt=attempt, phase=Phase.STARTING, backend_id="spark")
+            return waiting if identity in self._tasks else None
+        if claim.owner is None:
+            return None
+        if claim.end is None and alive(claim.owner):
+            return Report(attempt=attempt, phase=Phase.RUNNING, backend_id=_backend_id(claim))
+        # Its end is written before its owner goes: look again now that the owner is known to be gone.
+        claim = self.attempts.claim(identity) or claim
+        assert claim.owner is not None
+        if claim.end is None:
+            gone: JsonObject = {"code": "spark.driver_died", "message": "The Spark driver that ran it died."}
+            report = Report(attempt=attempt, phase=Phase.GONE, backend_id=_backend_id(claim), error=gone)
+        else:
+            verdict = self._verdict(identity)
+            ago = max(0, monotonic_us() - claim.end.at) if claim.owner.boot == this_boot() else 0
+            outcome = verdict.get("outcome") or ("failed" if claim.end.status else "succeeded")
+            report = Report(
+                attempt=attempt,
+                phase=Phase.FINISHED,
+                backend_id=_backend_id(claim),
+                outcome=outcome,
+                error=verdict.get("error"),
+                ago=ago,
+            )
+        self._ends[identity] = report
+        return report
+
+    def _with_verdict(self, report: Report) -> Report:
+        """A process's report, with what the child said beyond its exit status."""
+        identity = report.attempt.identity
+        if report.phase is Phase.RUNNING:
+            if identity not in self._seen_running:
+                if not (self.attempts.directory(identity) / PROGRESS).exists():
+                    return _but(report, phase=Phase.STARTING)
+                self._seen_running.add(identity)
+            return report
+        if report.phase is not Phase.FINISHED or report.outcome == "cancelled":
+            return report
+        verdict = self._verdict(identity)
+        match verdict.get("outcome"):
+            case "crashed":
+                return _but(report, phase=Phase.GONE, outcome=None, error=verdict["error"])
+            case "failed" | "lost" | "succeeded" as outcome if (outcome == "succeeded") == (
+                report.outcome == "succeeded"
+            ):
+                error = verdict["error"]
+                status = (report.error or {}).get("exit_status")
+                return _but(report, outcome=outcome, error=error and {"exit_status": status, **error})
+            case _:
+                return report
+
+    def _verdict(self, identity: str) -> dict[str, Any]:
+        try:
+            verdict: dict[str, Any] = json.loads((self.attempts.directory(identity) / VERDICT).read_text())
+        except (OSError, ValueError):
+            return {}
+        return verdict
+
+    def _is_in_driver(self, identity: str) -> bool:
+        if identity not in self._in_driver:
+            try:
+                order = json.loads((self.attempts.directory(identity) / ORDER).read_text())
+            except (OSError, ValueError):
+                return False
+            self._in_driver[identity] = bool(order["in_driver"])
+        return self._in_driver[identity]
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
+        identity = attempt.identity
+        if not self._is_in_driver(identity):
+            await self._children.stop(attempt, how)
+            return
+        if identity in self._ends:
+            return
+        claim = self.attempts.claim(identity)
+        if claim is None:
+            self._never_begun(attempt, "cancelled", {"code": "cancelled", "message": "Stopped before it had begun."})
+            claim = self.attempts.claim(identity)
+        if claim is not None and claim.owner is not None and claim.end is None:
+            link = self.drivers.by_pid(claim.owner.pid)
+            if link is not None:
+                with suppress(ConnectionError):
+                    await link.call("stop", identity=identity)
+        self._on_change()
+
+    async def forget(self, attempts: Sequence[AttemptKey]) -> None:
+        for attempt in attempts:
+            identity = attempt.identity
+            self._ends.pop(identity, None)
+            self._seen_running.discard(identity)
+            self._in_driver.pop(identity, None)
+            self.attempts.tidy(identity)
+            for name in (ORDER, PROGRESS, VERDICT):
+                with suppress(OSError):
+                    (self.attempts.directory(identity) / name).unlink()
+        await self._children.forget(attempts)
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        self._on_change()
+
+    def _driver_ended(self) -> None:
+        self._on_change()
+        # The connection ends a moment before the process does; only then are its attempts known to be gone.
+        loop = asyncio.get_running_loop()
+        for later in (0.1, 0.5, 2.0):
+            loop.call_later(later, self._on_change)
+
+
+class _Children(ProcessLauncher):
+    """The processes of PySpark attempts: `python -m tidegate.pipeline.child`, under the shim."""
+
+    def command_line(self, launch: Launch, directory: Path) -> CommandLine:
+        environment = environment_of(launch, self.environment, directory / "context.json")
+        environment |= {"PYTHONUNBUFFERED": "1"}
+        argv = (sys.executable, "-m", "tidegate.pipeline.child", str(directory / ORDER))
+        return CommandLine(sys.executable, argv, environment)
+
+
+def runs_in_driver(launch: Launch) -> bool:
+    """SQL does, unless it is to have a JVM of its own. CALL always has: its commits could not be stamped else (RUN-7).
+
+    The word is looked for everywhere, comments and strings included: a JVM too many costs seconds, no more.
+    """
+    spec = launch.program.spec
+    return isinstance(spec, SparkSql) and spec.isolation is Isolation.SHARED and not _CALL.search(spec.sql)
+
+
+def _backend_id(claim: Claim) -> str:
+    return f"pid {claim.owner.pid}" if claim.owner is not None else "spark"
+
+
+def _but(report: Report, **changed: Any) -> Report:
+    kept = {name: getattr(report, name) for name in Report.__slots__}
+    return Report(**(kept | changed))
