@@ -98,7 +98,7 @@ def backoff(retry: Retry, k: int, attempt: AttemptKey) -> Duration:
     try:
         grown = retry.delay * math.pow(retry.factor, k - 1)
     except OverflowError:
-        grown = cap
+        grown = cap if retry.delay else 0.0
     digest = blake2b(attempt.identity.encode(), digest_size=8).digest()
     u = 0.8 + 0.2 * (int.from_bytes(digest, "big") / (1 << 64))
     return int(min(cap, grown) * u)

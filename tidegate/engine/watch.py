@@ -19,6 +19,11 @@ from tidegate.domain.stopping import Asked, Ended, Rung, StopReason, verdict
 from tidegate.ports.engine import OpenAttempt
 from tidegate.ports.launching import Launch, Launcher
 
+_SHUTDOWN = {
+    "code": "worker.shutdown",
+    "message": "Its worker was shut down; the run goes on when one is there again.",
+    "exit_status": None,
+}
 START_TRIES = 3
 """How often a launch whose answer never came is repeated before the backend is made to say what it has."""
 
@@ -80,9 +85,12 @@ class Watched:
 
     def close(self, ended: Ended, at: Instant, *, ran: bool, error: JsonObject | None = None) -> None:
         """It ended at `at`. What it was asked to stop for before that instant rules over what it says of itself."""
-        if self.end is None:
-            reason = self.asked.reason if self.asked is not None and self.asked.at <= at else None
-            self.end = End(ended=verdict(ended, reason), at=at, ran=ran, error=error)
+        if self.end is not None:
+            return
+        reason = self.asked.reason if self.asked is not None and self.asked.at <= at else None
+        if reason is StopReason.SHUTDOWN:  # not its doing: counts as no crash, and not in the statistics
+            ran, error = False, _SHUTDOWN
+        self.end = End(ended=verdict(ended, reason), at=at, ran=ran, error=error)
 
     def refuse(self, refusal: LaunchRefused, now: Instant) -> None:
         error = {"code": refusal.code, "message": str(refusal), "exit_status": None}
