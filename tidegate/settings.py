@@ -115,17 +115,34 @@ class WorkerSettings(Section):
 class SparkSettings(Section):
     """How Spark is started."""
 
-    drivers: int = Field(default=1, ge=1, le=64, description="most warm drivers at a time")
-    idle: Span = Field(default=10 * MINUTE, description="a warm driver that had nothing to do for so long ends")
-    master: str = Field(default="local[*]", description="the Spark master of drivers")
-    memory: str = Field(default="1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="`spark.driver.memory`")
+    master: str = Field(default="local[*]", description="where Spark runs: `local[*]`, `spark://…`, `yarn`, `k8s://…`")
     conf: Annotated[dict[str, str], BeforeValidator(_pairs)] = Field(
-        default_factory=dict, description="more Spark configuration, `key = value`"
+        default_factory=dict, description='any Spark property, `"spark.some.key" = "value"`'
     )
+    driver_memory: str = Field(
+        default="1g", pattern=r"^[0-9]+[kmgtKMGT]$", description="heap of each driver's JVM (`spark.driver.memory`)"
+    )
+    drivers: int = Field(default=1, ge=1, le=64, description="most warm drivers at a time")
+    attempts_per_driver: int = Field(
+        default=4, ge=1, description="a further driver is started when each has this many attempts"
+    )
+    idle: Span = Field(default=10 * MINUTE, description="a warm driver with nothing to do for so long ends")
+    start_timeout: Span = Field(
+        default=180 * SECOND, description="how long a driver may take to come up, downloading the jars included"
+    )
+    catalog: str = Field(default="lake", description="name of the Iceberg catalog, in Spark and in PyIceberg")
+    catalog_schema: str = Field(default="lake", description="PostgreSQL schema of the catalog's tables")
+    warehouse: str = Field(default="", description="where new tables go; empty: `warehouse` in the home")
+    java_home: str = Field(
+        default="", description="Java 17 or 21; empty: JAVA_HOME, `java` on PATH, else the one that comes as a package"
+    )
+    jars_dir: str = Field(default="", description="where the jars are kept; empty: `jars` in the home")
     trust_store: str = Field(
-        default="",
-        description="a Java trust store (PKCS12 or JKS) to fetch jars with, where a proxy has its own certificate",
+        default="", description="a Java trust store to download jars with; empty: made from the system's certificates"
     )
+    trust_store_password: str = Field(default="changeit", description="its password")
+    ivy_settings: str = Field(default="", description="an Ivy settings file, for a company's mirror")
+    log_level: str = Field(default="WARN", description="what Spark itself logs")
 
 
 class RetentionSettings(Section):

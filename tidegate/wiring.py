@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import AttemptKey, Fence
@@ -36,8 +36,10 @@ from tidegate.engine.watch import Watch
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
+from tidegate.launchers.spark import SparkLauncher
 from tidegate.ports.control import ControlStore
 from tidegate.ports.launching import Launcher, Logs, StopHow
+from tidegate.ports.spark import SparkSettings
 from tidegate.settings import Settings
 from tidegate.store import home as homes
 from tidegate.store import migrate
@@ -86,7 +88,9 @@ def upgrade(url: str) -> Sequence[str]:
 def schema_status(url: str) -> list[tuple[str, bool]]:
     """Each migration, and whether it is applied; those that only a newer version knows count as applied."""
     found = migrate.status(url)
-    return sorted([(name, True) for name in (*found.applied, *found.unknown)] + [(name, False) for name in found.missing])
+    return sorted(
+        [(name, True) for name in (*found.applied, *found.unknown)] + [(name, False) for name in found.missing]
+    )
 
 
 def without_password(url: str) -> str:
@@ -198,7 +202,9 @@ async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) 
     """Dispatcher, supervisor, launchers, membership, until `stop`. Raises Fenced when declared dead."""
     async with member("worker", settings) as one:
         launchers = launchers_of(settings)
-        by_kind = {kind: launcher for launcher in launchers for kind in launcher.kinds if kind in settings.worker.kinds}
+        by_kind: dict[str, Launcher] = {
+            kind: launcher for launcher in launchers for kind in launcher.kinds if kind in settings.worker.kinds
+        }
         watch = Watch()
         dispatcher = Dispatcher(one.store, one.fence, by_kind, watch)
         supervisor = Supervisor(one.store, one.fence, by_kind, watch, one.host)
@@ -219,8 +225,7 @@ async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) 
             asked.cancel()
             await running
             if leaving is Leaving.END_ATTEMPTS:
-                for launcher in launchers:
-                    await _end_backend(launcher)
+                await _end_warm(launchers)
 
 
 async def _end_attempts(
@@ -254,13 +259,16 @@ async def _empty(watch: Watch, running: asyncio.Task[None], micros: int) -> None
         await asyncio.sleep(50 * MILLISECOND / SECOND)
 
 
-async def _end_backend(launcher: Launcher) -> None:
-    """End what the launcher keeps warm (drivers, pooled processes), if it keeps anything."""
-    end = getattr(launcher, "end", None)
-    if end is not None:
+async def _end_warm(launchers: Sequence[Launcher]) -> None:
+    """End what launchers keep warm: Spark drivers and pooled Python processes."""
+    for launcher in launchers:
         try:
-            await asyncio.wait_for(end(), POLITE / SECOND)
-        except (TimeoutError, TidegateError, OSError) as error:
+            match launcher:
+                case PythonPoolLauncher():
+                    await launcher.end_hosts(POLITE / SECOND)
+                case SparkLauncher():
+                    await launcher.end_drivers()
+        except (TidegateError, OSError) as error:
             log.warning("%s did not end what it keeps warm: %s", "/".join(sorted(launcher.kinds)), error)
 
 
@@ -272,7 +280,19 @@ def launchers_of(settings: Settings) -> list[Launcher]:
         found.append(ProcessLauncher(settings.home))
     if "python" in kinds:
         found.append(PythonPoolLauncher(settings.home, settings.worker.python_processes))
+    if kinds & SparkLauncher.kinds:
+        spark = SparkSettings(**settings.spark.model_dump())  # the port's, field by field
+        found.append(SparkLauncher(settings.home, spark, catalog_url(settings.database.url)))
     return found
+
+
+def catalog_url(url: str) -> str:
+    """The same database over TCP, for Spark's JDBC catalog. The embedded server listens on both with one port."""
+    parts = conninfo_to_dict(url)
+    host = str(parts.get("host") or "")
+    if host.startswith("/") or not host:
+        parts["host"] = "127.0.0.1"
+    return make_conninfo("", **parts)
 
 
 # ── api ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,9 +307,7 @@ async def open_doors(settings: Settings) -> AsyncIterator[tuple[ControlStore, Lo
 
     async def ended(attempt: AttemptKey) -> bool:
         record = await store.run(attempt.run)
-        return record is None or any(
-            one.key == attempt and one.finished_at is not None for one in record.attempts
-        )
+        return record is None or any(one.key == attempt and one.finished_at is not None for one in record.attempts)
 
     try:
         yield store, FileLogs(settings.home, ended)

@@ -114,8 +114,8 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
             columns = ("NAME", "TYPE", "WHAT", "POOL", "APPLICATION")
             return grid(columns, map(_program_row, items), empty="No programs.")
         case "runs":
-            columns = ("ID", "SCHEDULE", "STATE", "FIRE TIME", "TOOK", "REASON")
-            return grid(columns, map(_run_row, items), empty="No runs.")
+            headings = ("ID", "SCHEDULE", "STATE", "FIRE TIME", "TOOK", "REASON")
+            return grid(headings, map(_run_row, items), empty="No runs.")
         case "pools":
             pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
             return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
