@@ -17,7 +17,6 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -49,7 +48,8 @@ class Link:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._listener: asyncio.Task[None] | None = None
-        self.process: subprocess.Popen[bytes] | None = None
+        self.child = 0
+        """Its pid when this worker started it: then it has to be reaped here."""
 
     @property
     def digest(self) -> str:
@@ -57,7 +57,7 @@ class Link:
 
     @property
     def pid(self) -> int:
-        return self.process.pid if self.process is not None else read_status(self.folder).get("pid", 0)
+        return self.child or read_status(self.folder).get("pid", 0)
 
     async def connect(self) -> None:
         """Raises OSError when there is no driver behind the socket."""
@@ -108,8 +108,9 @@ class Link:
                 await self._writer.wait_closed()
 
     def reap(self) -> None:
-        if self.process is not None:
-            self.process.poll()
+        if self.child:
+            with suppress(ChildProcessError):
+                os.waitpid(self.child, os.WNOHANG)
 
 
 class Drivers:
@@ -173,7 +174,7 @@ class Drivers:
         folder = self.root / f"{self.spec.digest}-{secrets.token_hex(4)}"
         link = Link(folder, self._on_event, self._on_end)
         try:
-            link.process = await asyncio.to_thread(self._spawn, folder)
+            link.child = await asyncio.to_thread(self._spawn, folder)
             await asyncio.wait_for(link.connect(), 30)
         except TimeoutError:
             raise Unavailable(f"The Spark driver gave no sign of life in 30 s; see {folder / 'log'}.") from None
@@ -182,7 +183,7 @@ class Drivers:
         self._links.append(link)
         return link
 
-    def _spawn(self, folder: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, folder: Path) -> int:
         folder.mkdir(mode=0o700)
         write_private(str(folder / SPEC), self.spec.dump())
         listener = socket.socket(socket.AF_UNIX)
@@ -193,18 +194,16 @@ class Drivers:
         environment = {name: value for name, value in self._environment.items() if name not in WITHHELD}
         # Programs' modules are looked for where the worker runs; Spark's Python workers must find them too.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), environment.get("PYTHONPATH"))))
-        command = [sys.executable, "-m", "tidegate.pipeline.driver", str(folder)]
-        command += ["--spec", str(folder / SPEC), "--listen", str(listener.fileno())]
+        argv = [sys.executable, "-m", "tidegate.pipeline.driver", str(folder)]
+        argv += ["--spec", str(folder / SPEC), "--listen", "3"]
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+            (os.POSIX_SPAWN_DUP2, listener.fileno(), 3),
+        ]
         try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-                pass_fds=[listener.fileno()],
-            )
+            return os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
         finally:
             listener.close()
             os.close(log)
