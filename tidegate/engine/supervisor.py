@@ -228,7 +228,8 @@ class Supervisor:
     async def _record(self, now: Instant) -> tuple[int, int]:
         """Put on record what runs, what ended and what is being stopped; how many changes, and how many ends."""
         ending = [one for one in self._watch if one.end is not None][: self._settings.batch]
-        starting = [one for one in self._watch if one.started_at is not None and not one.recorded]
+        # What began and ended between two looks is recorded as one: its end says that it ran.
+        starting = [one for one in self._watch if one.started_at is not None and not one.recorded and one.end is None]
         marking = [one for one in self._watch if one.asked is not None and not one.marked and one.end is None]
         if not (ending or starting or marking):
             return 0, 0

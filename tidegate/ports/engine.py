@@ -139,7 +139,8 @@ class AttemptEnd:
     """How an attempt ended, and what that means for the run.
 
     `outcome`: succeeded, failed, timed_out, cancelled, crashed; or lost (the worker's or host's doing), refused (the
-    backend took nothing). `ago`: how long before now it ended. `then`: `Retry` or `Finish`.
+    backend took nothing). `ago`: how long before now it ended. `then`: `RetryAt` or `Finish`. One that `ran` and is
+    not on record as started began and ended between two looks: it counts as started when the attempt was made.
     """
 
     attempt: AttemptKey
