@@ -17,7 +17,6 @@ import contextlib
 import errno
 import json
 import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +26,11 @@ from tidegate.domain.errors import LaunchRefused
 from tidegate.domain.instants import format_instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.launchers import shim
+from tidegate.launchers.context import context_of, run_key
+from tidegate.launchers.places import LOG, attempt_directory, make_private, write_private
 from tidegate.launchers.processes import ProcessRef
 from tidegate.ports.launching import Launch
 
-LOG = "log"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 OURS = ("RUN_ID", "RUN_KEY", "ATTEMPT", "FENCE", "NAMESPACE", "SCHEDULE", "FIRE_TIME", "ARGUMENTS", "CONTEXT")
 WITHHELD = frozenset({"TIDEGATE_DATABASE_URL", *(f"TIDEGATE_{name}" for name in OURS)})
@@ -67,10 +67,11 @@ class Attempts:
     """The directories of all attempts of one home."""
 
     def __init__(self, home: Path) -> None:
+        self.home = home
         self.root = home / "attempts"
 
     def directory(self, identity: str) -> Path:
-        return self.root / f"{zlib.crc32(identity.encode()) & 0xFF:02x}" / identity
+        return Path(attempt_directory(str(self.home), identity))
 
     def log(self, identity: str) -> Path:
         return self.directory(identity) / LOG
@@ -79,7 +80,7 @@ class Attempts:
         """The directory, made if need be. Raises LaunchRefused `disk.full` or `home.unwritable`."""
         directory = self.directory(identity)
         try:
-            _make_private(directory)
+            make_private(str(directory))
         except OSError as error:
             refuse(error, directory)
         return directory
@@ -88,8 +89,8 @@ class Attempts:
         """Make the directory and write what people and programs read. Raises as `make` does."""
         directory = self.make(launch.identity)
         try:
-            write_private(directory / "launch.json", json.dumps(describe(launch)))
-            write_private(directory / "context.json", json.dumps(context_of(launch)))
+            write_private(f"{directory}/launch.json", json.dumps(describe(launch)))
+            write_private(f"{directory}/context.json", json.dumps(context_of(launch)))
         except OSError as error:
             refuse(error, directory)
         return directory
@@ -133,27 +134,6 @@ def _end(padding: bytes) -> End | None:
         return None  # torn by a power cut: it never said how it ended
 
 
-def _make_private(directory: Path) -> None:
-    try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        _make_private(directory.parent)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
-
-
-def write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        data = text.encode()
-        while data:
-            data = data[os.write(descriptor, data) :]
-    finally:
-        os.close(descriptor)
-
-
 def refuse(error: OSError, path: Path) -> NoReturn:
     """Say what an operating system error means for the person who has to mend it."""
     if error.errno in FULL:
@@ -167,38 +147,6 @@ def refuse(error: OSError, path: Path) -> NoReturn:
         remedy="The home must exist and belong to the user of the worker.",
         code="home.unwritable",
     ) from error
-
-
-def run_key(launch: Launch) -> str:
-    """Schedule + cause, readable and unique: `sales/orders@2026-03-29T00:00:00Z`, `#ord` added where there is one.
-
-    The same for every attempt of a run, so that it serves as an idempotency key outside.
-    """
-    key = launch.attempt.run
-    order = f"#{key.ord}" if key.ord else ""
-    return f"{launch.namespace}/{launch.schedule}@{format_instant(key.slot)}{order}"
-
-
-def context_of(launch: Launch) -> dict[str, Any]:
-    """The context JSON, from which `tidegate.sdk.run.Run` is made. Instants are RFC 3339."""
-    fire_time = None if launch.fire_time is None else format_instant(launch.fire_time)
-    before = launch.previous_fire_time
-    return {
-        "id": str(launch.attempt.run),
-        "key": run_key(launch),
-        "namespace": launch.namespace,
-        "schedule": launch.schedule,
-        "program": launch.program.name,
-        "attempt": launch.attempt.number,
-        "fence": launch.fence,
-        "fire_time": fire_time,
-        "previous_fire_time": None if before is None else format_instant(before),
-        "cause": {"type": launch.cause.value, "by": launch.caused_by, "fire_time": fire_time},
-        "arguments": launch.arguments,
-        "inputs": {},
-        "upstream": None,
-        "timed_out_waiting": False,
-    }
 
 
 def describe(launch: Launch) -> dict[str, Any]:
@@ -239,7 +187,7 @@ def environment_of(launch: Launch, worker: Mapping[str, str], context: Path) -> 
     environment = {name: value for name, value in worker.items() if name not in WITHHELD}
     environment |= {
         "TIDEGATE_RUN_ID": str(launch.attempt.run),
-        "TIDEGATE_RUN_KEY": run_key(launch),
+        "TIDEGATE_RUN_KEY": run_key(launch.attempt.run, launch.namespace, launch.schedule),
         "TIDEGATE_ATTEMPT": str(launch.attempt.number),
         "TIDEGATE_FENCE": str(launch.fence),
         "TIDEGATE_NAMESPACE": launch.namespace,

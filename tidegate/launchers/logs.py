@@ -12,12 +12,10 @@ from pathlib import Path
 
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.instants import Duration, Instant
-from tidegate.launchers.attempts import LOG, Attempts
+from tidegate.launchers.attempts import Attempts
+from tidegate.launchers.places import ENDED, LOG
 from tidegate.launchers.processes import alive
 from tidegate.ports.launching import LogChunk
-
-ENDED = "ended"
-"""An empty file that a backend without a claim leaves beside the log when the attempt has ended."""
 
 
 class FileLogs:

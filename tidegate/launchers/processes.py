@@ -18,7 +18,24 @@ from pathlib import Path
 
 import psutil
 
-SIGNALS_END = ("Z", "X")
+from tidegate.launchers.shim import monotonic_us
+
+__all__ = [
+    "ProcessRef",
+    "alive",
+    "kill_tree",
+    "monotonic_us",
+    "open_pidfd",
+    "ref_of",
+    "send",
+    "start_of",
+    "this_boot",
+    "tree",
+]
+
+ENDED_STATES = ("Z", "X")
+UNKNOWN = 0
+"""The start time of a process on a system that has no /proc: there only the pid is compared."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -40,11 +57,6 @@ def this_boot() -> str:
         return f"booted-{int(psutil.boot_time())}"
 
 
-def monotonic_us() -> int:
-    """Microseconds that pass evenly while this boot lasts, sleep included; the same for every process."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
-
-
 def start_of(pid: int) -> int | None:
     """The start time of a living process; None when there is none, or only its zombie."""
     try:
@@ -54,7 +66,7 @@ def start_of(pid: int) -> int | None:
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0].decode() in SIGNALS_END else int(fields[19])
+    return None if fields[0].decode() in ENDED_STATES else int(fields[19])
 
 
 def _start_by_psutil(pid: int) -> int | None:
@@ -71,7 +83,8 @@ def ref_of(pid: int) -> ProcessRef | None:
 
 
 def alive(ref: ProcessRef) -> bool:
-    return ref.boot == this_boot() and start_of(ref.pid) == ref.start
+    start = start_of(ref.pid)
+    return ref.boot == this_boot() and start is not None and ref.start in (start, UNKNOWN)
 
 
 def open_pidfd(ref: ProcessRef) -> int | None:
@@ -82,7 +95,7 @@ def open_pidfd(ref: ProcessRef) -> int | None:
         descriptor = os.pidfd_open(ref.pid)
     except OSError:
         return None
-    if start_of(ref.pid) != ref.start:
+    if not alive(ref):
         os.close(descriptor)
         return None
     return descriptor

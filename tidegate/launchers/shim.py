@@ -88,7 +88,7 @@ def _attend(order: dict[str, Any], orders: socket.socket, replies: int) -> NoRet
         os.setsid()
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _become_subreaper()
+        become_subreaper()
         shim = Shim(order)
         answer = shim.start()
         _reply(replies, order, answer)
@@ -113,7 +113,7 @@ class Shim:
     def start(self) -> dict[str, Any]:
         """Take the claim and start the command. The answer has `pid`, or `taken`, or `errno` and `message`."""
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        own = {"boot": self.order["boot"], "pid": os.getpid(), "start": _start_of_self()}
+        own = {"boot": self.order["boot"], "pid": os.getpid(), "start": start_of_self()}
         claim = make_claim(self.directory, own)
         if claim is None:
             return {"taken": True}
@@ -145,7 +145,7 @@ class Shim:
         end: dict[str, int] | None = None
         while True:
             if self.stop == "kill":
-                for pid in _descendants():
+                for pid in descendants():
                     _signal(pid, signal.SIGKILL)
                 heard = signal.sigtimedwait(HEARD, 0.01)
                 number = heard.si_signo if heard else 0
@@ -165,7 +165,7 @@ class Shim:
 
     def ask(self) -> None:
         """SIGTERM to each process group of the tree."""
-        groups = {_group(pid) for pid in [self.command, *_descendants()]} - {os.getpgid(0), None}
+        groups = {_group(pid) for pid in [self.command, *descendants()]} - {os.getpgid(0), None}
         for group in groups:
             if group is not None:
                 _signal(-group, signal.SIGTERM)
@@ -184,11 +184,15 @@ class Shim:
                 end = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"status": os.WEXITSTATUS(status)}
 
     def record(self, end: dict[str, Any]) -> None:
-        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        end = {**end, "stop": self.stop, "at": time.clock_gettime_ns(clock) // 1000}
+        end = {**end, "stop": self.stop, "at": monotonic_us()}
         if "message" in end:
             end["message"] = end["message"][:80]
         os.pwrite(self.claim, json.dumps(end).encode().ljust(CLAIM_SIZE - END_AT), END_AT)
+
+
+def monotonic_us() -> int:
+    """Microseconds that pass evenly while this boot lasts, sleep included; the same for every process."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 def make_claim(directory: str, owner: dict[str, Any]) -> int | None:
@@ -209,12 +213,12 @@ def make_claim(directory: str, owner: dict[str, Any]) -> int | None:
     return claim
 
 
-def _become_subreaper() -> None:
+def become_subreaper() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _start_of_self() -> int:
+def start_of_self() -> int:
     try:
         with open("/proc/self/stat", "rb") as stat:
             return int(stat.read().rpartition(b")")[2].split()[19])
@@ -222,7 +226,7 @@ def _start_of_self() -> int:
         return 0
 
 
-def _descendants() -> list[int]:
+def descendants() -> list[int]:
     """Living processes below this one, nearest first."""
     children: dict[int, list[int]] = {}
     try:
