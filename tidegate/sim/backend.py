@@ -1,7 +1,7 @@
 """What runs programs, outside of every worker: it survives them, remembers identities, and misbehaves as drawn.
 
-`Backend` is the world's side: executions begin, last, end, hang, ignore a polite stop, die without a word.
-`SimLauncher` is one process's way to it, a `Launcher` behind that process's gate. Everything that really started stays on record for the laws.
+`Backend` is the world's side: executions begin, last, end, hang, ignore a polite stop, die without a word. A
+`SimLauncher` is one process's way to it, behind that process's gate. What really started stays on record for the laws.
 
 An identity that was forgotten stays known as ended: `start` is idempotent by identity for ever, which is what the
 launchers of the product keep an attempt's directory for.

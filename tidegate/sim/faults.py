@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.domain.errors import CommitUnknown, Unavailable
-from tidegate.domain.instants import MILLISECOND, SECOND
+from tidegate.domain.instants import MILLISECOND, SECOND, Duration
 from tidegate.sim.drive import TURN, Gone, Sleep
 from tidegate.sim.memory.tables import Transaction
 
 if TYPE_CHECKING:
-    from tidegate.sim.process import Process
+    from tidegate.sim.world import Simulation
 
 IDLE_LIMIT = 2 * SECOND
 """What `idle_in_transaction_session_timeout` is: a silent transaction does not live longer."""
@@ -65,12 +65,24 @@ class Tally:
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
+class Client(Protocol):
+    """Who makes calls: a process, or people."""
+
+    sim: Simulation
+
+    def crash(self, *, at_once: bool) -> None: ...
+    def freeze(self, span: Duration) -> None: ...
+    def lose_session(self) -> None: ...
+    def wrote(self, transaction: Any) -> None: ...
+    def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None: ...
+
+
 class Gate:
     """Before each call of one process."""
 
     __slots__ = ("process", "rng", "open", "_ladder", "_any", "_rates", "_tally")
 
-    def __init__(self, process: Process, rng: Random, rates: Rates, tally: Tally) -> None:
+    def __init__(self, process: Client, rng: Random, rates: Rates, tally: Tally) -> None:
         self.process = process
         self.rng = rng
         self.open: dict[Transaction, None] = {}
@@ -112,7 +124,7 @@ class Gate:
                 process.crash(at_once=False)
                 await Gone()
             case "freeze":
-                process.freeze(int(rng.choice((0.5, 3.0, 8.0, 40.0, 200.0)) * (0.5 + rng.random()) * SECOND))
+                process.freeze(int(rng.choice((0.5, 3.0, 8.0, 40.0)) * (0.5 + rng.random()) * SECOND))
                 await TURN
             case "lost":
                 raise Unavailable("the connection was lost")

@@ -40,12 +40,10 @@ BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 class Pace:
     """How often parts look by themselves. Slower than in production: virtual hours should cost little."""
 
-    poll: Duration = 5 * SECOND
+    poll: Duration = 10 * SECOND
     pause: Duration = 10 * MILLISECOND
-    membership: MembershipSettings = MembershipSettings(
-        heartbeat=2 * SECOND, look=2 * SECOND, patience=10 * SECOND
-    )  # fmt: skip
-    supervisor: SupervisorSettings = SupervisorSettings(look=3 * SECOND, poll=3 * SECOND)
+    membership: MembershipSettings = MembershipSettings(heartbeat=4 * SECOND, look=5 * SECOND, patience=12 * SECOND)
+    supervisor: SupervisorSettings = SupervisorSettings(look=8 * SECOND, poll=8 * SECOND)
     timekeeper: TimekeeperSettings = TimekeeperSettings()
     reconciler: ReconcilerSettings = ReconcilerSettings()
     janitor: JanitorSettings = JanitorSettings()

@@ -18,7 +18,7 @@ from tidegate.engine.outcome import Topic
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
-from tidegate.sim.faults import NONE, USUAL, Rates, Tally
+from tidegate.sim.faults import NONE, USUAL, Gate, Rates, Tally
 from tidegate.sim.memory import MemoryStore
 from tidegate.sim.process import KINDS, Pace, Parts, Process, new_rng
 
@@ -59,12 +59,14 @@ class Simulation:
         self.backend = Backend(self.driver, new_rng(seed, "programs"), habits or (ROUGH if rates else CALM))
         self.outage_until: Instant = 0
         self.processes: list[Process] = []
+        self.gates: list[Gate] = []  # of people
         self.calm_since: Instant | None = None
         self.writes: list[tuple[str, int, int]] = []
         self.grants: list[tuple[str, int, int, Instant, Instant]] = []
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.faults: list[str] = []
         self.notes = 0
+        self.most_slots: dict[str, int] = {}
         self._count = 0
         roles = ["all"] if together else ["scheduler"] * schedulers + ["worker"] * workers
         self._places = [
@@ -73,6 +75,7 @@ class Simulation:
         ]
 
     def start(self) -> None:
+        self.count_slots()
         for role, host, name in self._places:
             self._start(role, host, name)
 
@@ -85,7 +88,7 @@ class Simulation:
     def replace(self, dead: Process) -> None:
         """A supervisor of processes starts another one, at once or after a while."""
         self.processes.remove(dead)
-        delay = int(self.rng.choice((0.1, 1.0, 8.0, 60.0)) * self.rng.random() * SECOND) + MILLISECOND
+        delay = int(self.rng.choice((0.1, 1.0, 8.0, 30.0)) * self.rng.random() * SECOND) + MILLISECOND
         self.driver.at(
             self.clock.instant + delay, lambda: self._start(dead.role, dead.host, dead.name)
         )  # fmt: skip
@@ -103,10 +106,15 @@ class Simulation:
         """No new faults from here on (what is frozen or out still has to come back), for that long."""
         self.rates = NONE
         self.calm_since = self.clock.instant
-        for process in self.processes:
-            if process.gate is not None:
-                process.gate.set_rates(NONE)
+        for gate in [*self.gates, *(process.gate for process in self.processes)]:
+            if gate is not None:
+                gate.set_rates(NONE)
         self.driver.run(self.clock.instant + span)
+
+    def count_slots(self) -> None:
+        """Remember the most slots each pool ever had."""
+        for name, pool in self.store.data.pool.rows.items():
+            self.most_slots[name] = max(self.most_slots.get(name, 0), pool.slots)
 
     # wake-ups
     def announce(self, topics: frozenset[Topic], by: Process | None) -> None:
@@ -122,16 +130,16 @@ class Simulation:
 
     def _said(self, topic: str) -> None:
         """A transaction of people's committed."""
+        self.count_slots()
         self.announce(frozenset({Topic(topic)}), None)
 
     # faults of the whole
     def outage(self, span: Duration) -> None:
         """The database is restarted, or cannot be reached: every open transaction is gone."""
         self.outage_until = self.clock.instant + span
-        for process in self.processes:
-            if process.gate is not None:
-                for transaction in process.gate.open:
-                    transaction.kill()
+        for gate in [*self.gates, *(process.gate for process in self.processes)]:
+            for transaction in list(gate.open) if gate is not None else ():
+                transaction.kill()
 
     def fault(self, part: str, error: BaseException | None) -> None:
         """A part raised what it should not have: always worth a look."""

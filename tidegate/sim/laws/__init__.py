@@ -1,0 +1,50 @@
+"""The laws, one file each. A law looks at a `History` and yields `Violation`s; it knows nothing of engine or store.
+
+one_outcome            each owed fire has exactly one outcome, and nothing that no revision owed is on record
+grace_kept             what was late by less than the grace ran
+one_run_a_key          no identity started twice, no run under way twice at a time
+no_stale_writes        nobody wrote after being declared dead; leases are granted to one at a time, with rising tokens
+limits_kept            concurrency and slots, as the backend saw them, at every moment
+counters_add_up        counters, pools and statistics equal what the runs say
+no_attempt_unaccounted what ran and what is on record agree, attempt by attempt
+nothing_stuck          after the faults, what is due is decided and what lives moves on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidegate.sim.history import History, Violation
+from tidegate.sim.laws import (
+    counters_add_up,
+    grace_kept,
+    limits_kept,
+    no_attempt_unaccounted,
+    no_stale_writes,
+    nothing_stuck,
+    one_outcome,
+    one_run_a_key,
+)
+
+Law = Callable[[History], Iterator[Violation]]
+
+LAWS: tuple[tuple[str, Law], ...] = (
+    ("one_outcome", one_outcome.check),
+    ("grace_kept", grace_kept.check),
+    ("one_run_a_key", one_run_a_key.check),
+    ("no_stale_writes", no_stale_writes.check),
+    ("limits_kept", limits_kept.check),
+    ("counters_add_up", counters_add_up.check),
+    ("no_attempt_unaccounted", no_attempt_unaccounted.check),
+    ("nothing_stuck", nothing_stuck.check),
+)
+
+
+def judge(history: History) -> list[Violation]:
+    """Everything that is against a law, and every exception that no part should have raised."""
+    found = [Violation("no_part_breaks", fault) for fault in history.faults]
+    if history.deadlocks:
+        found.append(Violation("no_deadlock", f"{history.deadlocks} times transactions waited for each other"))
+    for _, check in LAWS:
+        found.extend(check(history))
+    return found

@@ -144,7 +144,7 @@ class AdmitterTransaction(EngineTransaction):
         run.arguments = verdict.arguments
         run.state = State.READY
         run.ready_at = now
-        run.wake_at = run.wake_key = None
+        run.wake_at = run.wake_key = run.expires_at = None
         run.waiting_for = ()
         self.tell(now, "run.ready", run.key)
         self.topics["ready"] = None

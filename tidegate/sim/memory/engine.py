@@ -105,11 +105,15 @@ class RunTransaction(Transaction):
         if clock is None or row is None or clock.mode is not Mode.ENABLED or row.deleted_at is not None:
             return
         trigger = row.newest.revision.spec.trigger
-        if isinstance(trigger, AfterFinish) and clock.next_due is None:
+        if isinstance(trigger, AfterFinish) and clock.next_due is None and not self._others_live(schedule):
             due = after_finish_due(trigger, max(finished_at, clock.cursor + 1), name=row.name)
             if due is not None:
                 self.edit(self.data.clock, schedule).next_due = due
                 self.topics["clock"] = None
+
+    def _others_live(self, schedule: int) -> bool:
+        runs = self.data.live_of.get(schedule, {})
+        return any((run := self.get(self.data.run, key)) is not None and run.live for key in runs)
 
     # waking
     def wake_released(self, now: Instant) -> None:

@@ -53,8 +53,6 @@ class WorkerTransaction(EngineTransaction):
         run = self.edit(data.run, ready.key)
         run.attempts += 1
         run.state = State.STARTING
-        if run.started_at is None:
-            run.started_at = now
         data.fencing_token += 1
         key = AttemptKey(run.key, run.attempts)
         fence = self.fence
@@ -89,14 +87,15 @@ class WorkerTransaction(EngineTransaction):
                 continue
             attempt = self.edit(data.attempt, start.attempt)
             attempt.backend_id = start.backend_id
-            if attempt.started_at is None:
-                attempt.started_at = now
-            run = self.get(data.run, start.attempt.run)
-            assert run is not None
+            if attempt.started_at is not None:
+                continue
+            attempt.started_at = now
+            run = self.edit(data.run, start.attempt.run)
             if run.state is State.STARTING:
-                self.edit(data.run, run.key).state = State.RUNNING
-                if run.attempts == 1:
-                    self.tell(now, "run.started", run.key)
+                run.state = State.RUNNING
+            if run.started_at is None:
+                run.started_at = now
+                self.tell(now, "run.started", run.key)
 
     async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
         self.check()
@@ -104,12 +103,13 @@ class WorkerTransaction(EngineTransaction):
         await self.lock_all("run", [key.run for key, _ in attempts])
         for key, why in attempts:
             attempt = self.get(data.attempt, key)
-            if attempt is not None and attempt.finished_at is None:
-                run = self.edit(data.run, key.run)
-                run.state = State.STOPPING
-                if run.stop is None:
-                    run.stop, run.stop_at = why, now
-                    self.tell(now, "run.stopping", run.key)
+            run = self.get(data.run, key.run)
+            if attempt is None or attempt.finished_at is not None or run is None or run.stop is not None:
+                continue
+            run = self.edit(data.run, key.run)
+            run.state = State.STOPPING
+            run.stop, run.stop_at = why, now
+            self.tell(now, "run.stopping", run.key)
 
     async def ended(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
         self.check()
@@ -134,6 +134,9 @@ class WorkerTransaction(EngineTransaction):
         attempt.finished_at, attempt.outcome, attempt.error = finished_at, end.outcome, end.error
         stats = await self.stats_of(run.key.schedule_id)
         if end.ran:
+            if run.started_at is None:
+                run.started_at = attempt.created_at
+                self.tell(now, "run.started", run.key)
             tally(stats, end.outcome, attempt.started_at or attempt.created_at, finished_at)
         then = end.then
         match then:
@@ -144,7 +147,8 @@ class WorkerTransaction(EngineTransaction):
             case _:
                 assert_never(then)
         if run.finished_at is not None:
-            stats.total_runs += 1
+            if run.started_at is not None:
+                stats.total_runs += 1
             self.set_next_after_finish(run.key.schedule_id, finished_at)
 
     def _retry(self, run: RunRow, then: RetryAt, now: Instant) -> None:
@@ -245,13 +249,14 @@ def tally(stats: StatsRow, outcome: str, started: Instant, finished: Instant) ->
     stats.last_start = max(stats.last_start or 0, started)
     stats.last_finish = max(stats.last_finish or 0, finished)
     stats.total_duration += finished - started
-    stats.last_run_success = outcome == "succeeded"
+    if outcome != "lost":
+        stats.last_run_success = outcome == "succeeded"
     match outcome:
         case "succeeded":
             stats.total_successes += 1
             stats.last_success = max(stats.last_success or 0, finished)
             stats.consecutive_failures = stats.consecutive_crashes = 0
-        case "crashed" | "lost":
+        case "crashed":
             stats.total_crashes += 1
             stats.consecutive_crashes += 1
             stats.consecutive_failures += 1

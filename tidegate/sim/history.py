@@ -1,0 +1,270 @@
+"""What happened, as laws see it: values only, with nothing of how the store keeps them.
+
+Three witnesses are put side by side: what is declared (revisions), what is on record (runs, stretches, counters,
+statistics), and what really ran (executions, as the backend saw them). `observe` takes the testimony.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from tidegate.domain.ids import AttemptKey, RunKey
+from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.runs import LIVE, Cause, State
+from tidegate.domain.schedules import Revision
+from tidegate.sim.backend import Execution
+
+if TYPE_CHECKING:
+    from tidegate.sim.world import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A law that does not hold, and where."""
+
+    law: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFact:
+    id: int
+    name: str  # namespace/name
+    program_id: int
+    created_at: Instant
+    deleted_at: Instant | None
+    revisions: tuple[Revision, ...]
+    cursor: Instant
+    next_due: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFact:
+    key: AttemptKey
+    outcome: str | None
+    code: str
+    fence: int
+    created_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFact:
+    key: RunKey
+    cause: Cause
+    state: State
+    reason: str
+    fire_time: Instant | None
+    created_at: Instant
+    ready_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    wake_at: Instant | None
+    wake_key: str | None
+    held: tuple[str, ...]
+    slot_held: bool
+    pool: str
+    program_id: int
+    stop: str | None
+    attempts: tuple[AttemptFact, ...]
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchFact:
+    schedule_id: int
+    first: Instant
+    last: Instant
+    n: int
+    outcome: State
+    decided_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFact:
+    name: str
+    slots: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsFact:
+    total_runs: int
+    total_successes: int
+    total_failures: int
+    total_crashes: int
+    total_timeouts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Live runs at one instant: what has not moved between two of them is looked at by `nothing_stuck`."""
+
+    at: Instant
+    runs: Mapping[RunKey, RunFact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The whole testimony. `begin` to `end`; no faults from `calm_since` on."""
+
+    seed: int
+    begin: Instant
+    end: Instant
+    calm_since: Instant | None
+    schedules: tuple[ScheduleFact, ...]
+    runs: tuple[RunFact, ...]
+    stretches: tuple[StretchFact, ...]
+    executions: tuple[Execution, ...]
+    counters: Mapping[str, int]
+    pools: tuple[PoolFact, ...]
+    most_slots: Mapping[str, int]  # of each pool, the most it ever had
+    stats: Mapping[int, StatsFact]
+    events: tuple[tuple[Instant, str, RunKey | None], ...]
+    writes: tuple[tuple[str, int, int], ...]  # in order: ("wrote" or "retired", instance, epoch)
+    grants: tuple[tuple[str, int, int, Instant, Instant], ...]  # duty, token, instance, from, until
+    resyncs: tuple[tuple[int, Instant, tuple[Any, ...]], ...]  # token, when, drifts
+    snapshots: tuple[Snapshot, ...]
+    faults: tuple[str, ...]  # what parts raised that they should not
+    injected: Mapping[str, int]
+    deadlocks: int = 0
+    digest: str = field(default="")
+
+
+def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
+    """Everything there is to know about a simulation now."""
+    data = sim.store.data
+    runs = tuple(run_fact(sim, key) for key in sorted(data.run.rows))
+    stretches = tuple(
+        StretchFact(
+            schedule_id=row.schedule_id,
+            first=row.from_fire,
+            last=row.to_fire,
+            n=row.n,
+            outcome=row.outcome,
+            decided_at=row.decided_at,
+        )
+        for _, row in sorted(data.stretch.rows.items())
+    )
+    history = History(
+        seed=sim.seed,
+        begin=sim.begin,
+        end=sim.clock.instant,
+        calm_since=sim.calm_since,
+        schedules=_schedules(sim),
+        runs=runs,
+        stretches=stretches,
+        executions=tuple(sim.backend.history),
+        counters={key: row.held for key, row in sorted(data.counter.rows.items())},
+        pools=tuple(
+            PoolFact(name=row.name, slots=row.slots, used=row.used) for _, row in sorted(data.pool.rows.items())
+        ),
+        most_slots=dict(sim.most_slots),
+        stats={
+            number: StatsFact(
+                total_runs=row.total_runs,
+                total_successes=row.total_successes,
+                total_failures=row.total_failures,
+                total_crashes=row.total_crashes,
+                total_timeouts=row.total_timeouts,
+            )
+            for number, row in sorted(data.stats.rows.items())
+        },
+        events=tuple((event.at, event.type, event.run) for event in data.events),
+        writes=tuple(sim.writes),
+        grants=tuple(sim.grants),
+        resyncs=tuple(sim.resyncs),
+        snapshots=snapshots,
+        faults=tuple(sim.faults),
+        injected=dict(sorted(sim.tally.counts.items())),
+        deadlocks=data.deadlocks,
+    )
+    object.__setattr__(history, "digest", _digest(history))
+    return history
+
+
+def snapshot(sim: Simulation) -> Snapshot:
+    return Snapshot(at=sim.clock.instant, runs={key: run_fact(sim, key) for key in sorted(sim.store.data.live)})
+
+
+def run_fact(sim: Simulation, key: RunKey) -> RunFact:
+    data = sim.store.data
+    row = data.run.rows[key]
+    attempts = []
+    for number in range(1, row.attempts + 1):
+        attempt = data.attempt.rows.get(AttemptKey(key, number))
+        if attempt is not None:
+            attempts.append(
+                AttemptFact(
+                    key=attempt.key,
+                    outcome=attempt.outcome,
+                    code=str((attempt.error or {}).get("code", "")),
+                    fence=attempt.fence,
+                    created_at=attempt.created_at,
+                    started_at=attempt.started_at,
+                    finished_at=attempt.finished_at,
+                )
+            )
+    return RunFact(
+        key=key,
+        cause=row.cause,
+        state=row.state,
+        reason=row.reason,
+        fire_time=row.fire_time,
+        created_at=row.created_at,
+        ready_at=row.ready_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        wake_at=row.wake_at,
+        wake_key=row.wake_key,
+        held=row.held,
+        slot_held=row.slot_held,
+        pool=row.program.pool,
+        program_id=row.program.id,
+        stop=row.stop,
+        attempts=tuple(attempts),
+    )
+
+
+def _schedules(sim: Simulation) -> tuple[ScheduleFact, ...]:
+    data = sim.store.data
+    return tuple(
+        ScheduleFact(
+            id=row.id,
+            name=row.name,
+            program_id=data.clock.rows[number].program_id,
+            created_at=row.created_at,
+            deleted_at=row.deleted_at,
+            revisions=tuple(written.revision for written in row.revisions),
+            cursor=data.clock.rows[number].cursor,
+            next_due=data.clock.rows[number].next_due,
+        )
+        for number, row in sorted(data.schedule.rows.items())
+    )
+
+
+def _digest(history: History) -> str:
+    """A fingerprint of everything that happened, the same for the same seed wherever it runs."""
+    digest = blake2b(digest_size=16)
+    lines: list[object] = [history.injected, history.writes, history.grants, history.faults]
+    lines += history.events
+    lines += history.stretches
+    lines += history.runs
+    lines += [(one.attempt, one.fence, one.started_at, one.ended_at, one.outcome) for one in history.executions]
+    for line in lines:
+        digest.update(repr(line).encode())
+    return digest.hexdigest()
+
+
+def when(instant: Instant) -> str:
+    return format_instant(instant)

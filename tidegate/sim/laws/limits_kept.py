@@ -1,0 +1,61 @@
+"""Concurrency limits and slots hold at every moment, by what the backend saw.
+
+Limits that were edited count with the greatest value they ever had. A limit per program is only looked at where every
+schedule of the program declares one, since a schedule without it may add runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidegate.domain.instants import Instant
+from tidegate.sim.history import History, ScheduleFact, Violation, when
+from tidegate.sim.laws.one_run_a_key import given_up, until
+
+LAW = "limits_kept"
+Span = tuple[Instant, Instant]
+
+
+def check(history: History) -> Iterator[Violation]:
+    ends = given_up(history)
+    by_schedule: dict[int, list[Span]] = {}
+    by_program: dict[int, list[Span]] = {}
+    by_pool: dict[str, list[Span]] = {}
+    for one in history.executions:
+        span = (one.started_at, until(one, ends, history.end))
+        by_schedule.setdefault(one.attempt.run.schedule_id, []).append(span)
+        by_program.setdefault(one.program_id, []).append(span)
+        by_pool.setdefault(one.pool, []).append(span)
+    programs: dict[int, list[int | None]] = {}
+    for schedule in history.schedules:
+        limit = _limit(schedule, "schedule")
+        if limit is not None:
+            yield from _passed(f"schedule {schedule.name}", by_schedule.get(schedule.id, []), limit)
+        programs.setdefault(schedule.program_id, []).append(_limit(schedule, "program"))
+    for program, limits in programs.items():
+        known = [limit for limit in limits if limit is not None]
+        if len(known) == len(limits):
+            yield from _passed(f"program {program}", by_program.get(program, []), max(known))
+    for pool, spans in by_pool.items():
+        yield from _passed(f"pool {pool}", spans, history.most_slots.get(pool, 0))
+
+
+def _limit(schedule: ScheduleFact, scope: str) -> int | None:
+    """The weakest limit of that scope that ever held; None when some revision had none."""
+    limits = []
+    for revision in schedule.revisions:
+        mine = [one.max for one in revision.spec.constraints if one.scope == scope]
+        if not mine:
+            return None
+        limits.append(min(mine))
+    return max(limits)
+
+
+def _passed(what: str, spans: Iterable[Span], limit: int) -> Iterator[Violation]:
+    moments = sorted(edge for start, end in spans for edge in ((start, 1), (end, -1)))
+    running = 0
+    for at, change in moments:  # at one instant ends (-1) sort before starts
+        running += change
+        if running > limit:
+            yield Violation(LAW, f"{what}: {running} at once at {when(at)}, where {limit} may be")
+            return

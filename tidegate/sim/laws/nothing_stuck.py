@@ -1,0 +1,58 @@
+"""After the faults everything due is decided and everything that lives moves on.
+
+Two snapshots are taken in the calm, minutes apart. A run that looks exactly the same in both must have a reason to
+wait: an instant that has not come, a limit that is used up, a program that still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.domain.instants import MINUTE
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import Mode
+from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
+from tidegate.sim.laws.no_attempt_unaccounted import IN_FLIGHT
+
+LAW = "nothing_stuck"
+PATIENCE = 2 * MINUTE
+
+
+def check(history: History) -> Iterator[Violation]:
+    if len(history.snapshots) < 2:
+        return
+    before, after = history.snapshots[-2:]
+    schedules = {schedule.id: schedule for schedule in history.schedules}
+    for schedule in history.schedules:
+        late = schedule.next_due is not None and schedule.next_due < history.end - PATIENCE
+        if late and schedule.deleted_at is None:
+            yield Violation(LAW, f"{schedule.name} was due at {when(schedule.next_due or 0)} and is not decided")
+    running = {one.attempt for one in history.executions if one.ended_at is None}
+    for key, run in after.runs.items():
+        if before.runs.get(key) != run:
+            continue
+        if run.state in IN_FLIGHT and run.attempts and run.attempts[-1].key in running:
+            continue
+        why = _why_stuck(history, schedules[key.schedule_id], run, after.at)
+        if why:
+            yield Violation(LAW, f"run {key} is {run.state} and has not moved since {when(before.at)}: {why}")
+
+
+def _why_stuck(history: History, schedule: ScheduleFact, run: RunFact, now: int) -> str | None:
+    """None when it has a reason to wait."""
+    if run.state is not State.WAITING:
+        return "nothing of it runs"
+    if run.wake_at is not None:
+        return f"it was to be judged at {when(run.wake_at)}" if run.wake_at < now - PATIENCE else None
+    if run.wake_key is None:
+        return "nothing will wake it"
+    newest = schedule.revisions[-1]
+    if run.wake_key.startswith("pool:"):
+        pool = next((one for one in history.pools if f"pool:{one.name}" == run.wake_key), None)
+        return "its pool has a free slot" if pool is not None and pool.used < pool.slots else None
+    scope = "schedule" if run.wake_key.startswith("s") else "program"
+    limits = [one.max for one in newest.spec.constraints if one.scope == scope]
+    held = history.counters.get(run.wake_key, 0)
+    if newest.mode is Mode.ENABLED and (not limits or held < min(limits)):
+        return f"{run.wake_key} is at {held} of {limits}"
+    return None

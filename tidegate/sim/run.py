@@ -1,0 +1,98 @@
+"""One simulated history from one seed: build the world, let it live, let it come to rest, take the testimony."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from tidegate.domain.errors import TidegateError
+from tidegate.domain.instants import HOUR, MINUTE, Duration
+from tidegate.sim.backend import CALM, ROUGH, Habits
+from tidegate.sim.clock import VirtualClock
+from tidegate.sim.faults import NONE, USUAL, FaultyStore, Gate, Rates
+from tidegate.sim.history import History, Violation, observe, snapshot
+from tidegate.sim.laws import judge
+from tidegate.sim.memory import MemoryStore
+from tidegate.sim.process import Pace, Parts, new_rng
+from tidegate.sim.workload import People, Size
+from tidegate.sim.world import Simulation
+
+SETTLE = 3 * MINUTE
+"""How long the calm after the faults lasts before what lives is looked at, and again until it is looked at anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a seed is let loose on. The seed itself varies how often things go wrong."""
+
+    span: Duration = HOUR
+    faults: bool = True
+    schedulers: int = 2
+    workers: int = 2
+    size: Size = Size()
+    rates: Rates = USUAL
+    habits: Habits = ROUGH
+    pace: Pace = Pace()
+    parts: Parts = Parts()
+    store: Callable[[VirtualClock], MemoryStore] = MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    history: History
+    violations: tuple[Violation, ...]
+    asked: dict[str, int]  # what people did
+
+    @property
+    def fires(self) -> int:
+        return len(self.history.runs)
+
+
+def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
+    """The history of one seed, judged."""
+    rng = new_rng(seed, "people")
+    rates = scenario.rates.scaled(rng.choice((0.3, 1.0, 1.0, 2.0))) if scenario.faults else None
+    sim = Simulation(
+        seed,
+        schedulers=scenario.schedulers,
+        workers=scenario.workers,
+        rates=rates if rates is not None else NONE,
+        habits=scenario.habits if scenario.faults else CALM,
+        pace=scenario.pace,
+        parts=scenario.parts,
+        store=scenario.store,
+    )
+    people = settle_people(sim, rng, scenario.size)
+    until = sim.clock.instant + scenario.span
+
+    async def live() -> None:
+        await people.declare()
+        await people.live(until)
+
+    sim.start()
+    sim.driver.spawn(live(), people, _ended(sim))
+    sim.run(scenario.span)
+
+    sim.calm(SETTLE)
+    first = snapshot(sim)
+    sim.run(SETTLE)
+    history = observe(sim, (first, snapshot(sim)))
+    return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())))
+
+
+def settle_people(sim: Simulation, rng: Random, size: Size) -> People:
+    """People whose requests meet every fault but their own death."""
+    people = People(sim, rng, size)
+    gate = Gate(people, sim.rng, replace(sim.rates, crash=0.0, vanish=0.0, session=0.0), sim.tally)
+    people.store = FaultyStore(gate, sim.store)
+    sim.gates.append(gate)
+    return people
+
+
+def _ended(sim: Simulation) -> Callable[[object, BaseException | None], None]:
+    def ended(result: object, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, TidegateError):
+            sim.fault("people", error)
+
+    return ended

@@ -1,0 +1,52 @@
+"""How fast the simulator is: ten minutely schedules, no-op programs of a second, heartbeats every 10 s, no faults."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from time import process_time
+
+from tidegate.control import programs, schedules
+from tidegate.documents.declared import Program, Schedule
+from tidegate.domain.instants import HOUR
+from tidegate.domain.programs import Command
+from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.triggers import Cron
+from tidegate.ports.control import Metadata
+from tidegate.sim.drive import finish
+from tidegate.sim.process import IDLE
+from tidegate.sim.world import Simulation
+
+SCHEDULES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    fires: int
+    seconds: float  # of one core
+
+
+def measure(hours: float) -> Speed:
+    """Run so many virtual hours as fast as it goes."""
+    sim = Simulation(1, rates=None, pace=IDLE, schedulers=1, workers=1)
+    finish(_declare(sim))
+    sim.store.data.pool.rows["default"].slots = SCHEDULES
+    sim.start()
+    gc.collect()
+    gc.freeze()
+    began = process_time()
+    sim.run(int(hours * HOUR))
+    seconds = process_time() - began
+    gc.unfreeze()
+    return Speed(len(sim.store.data.run.rows), seconds)
+
+
+async def _declare(sim: Simulation) -> None:
+    for number in range(SCHEDULES):
+        name = f"n{number}"
+        metadata = Metadata(namespace="speed", name=name, labels={})
+        program = Program(metadata=metadata, spec=Command(argv=("true",)), document={})
+        await programs.put(sim.store, program, who="speed")
+        spec = ScheduleSpec(program=name, trigger=Cron(expression="* * * * *"))
+        schedule = Schedule(metadata=metadata, spec=spec, enabled=True, document={"enabled": True})
+        await schedules.put(sim.store, schedule, who="speed")
