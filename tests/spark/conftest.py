@@ -120,7 +120,7 @@ class Lake:
         return found[0].read_text() if found else ""
 
     def driver_pids(self) -> list[int]:
-        return [pid for folder in (self.home / "drivers").glob("*-*/") if psutil.pid_exists(pid := _pid(folder))]
+        return [pid for folder in (self.home / "drivers").glob("*-*/") if _lives(pid := _pid(folder))]
 
     def snapshots(self, table: str) -> list[dict[str, Any]]:
         """What the catalog itself says: each snapshot's operation and stamps, oldest first, without Spark."""
@@ -138,6 +138,13 @@ class Lake:
             | {"operation": one["summary"]["operation"]}
             for one in found
         ]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, ValueError):
+        return False
 
 
 def _pid(folder: Path) -> int:

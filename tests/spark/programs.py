@@ -85,3 +85,8 @@ def use_context(run, spark):
 
 def leave(run, spark):
     sys.exit(3)
+
+
+def nap(run, spark):
+    time.sleep(6)
+    print("rows", spark.range(2).count())

@@ -92,6 +92,10 @@ class Link:
             pass
         finally:
             self.alive = False
+            if self._writer is not None:
+                self._writer.close()
+            for later in (0.2, 2.0, 20.0):  # the connection ends a moment before the process does
+                asyncio.get_running_loop().call_later(later, self.reap)
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the driver is gone"))
