@@ -68,7 +68,7 @@ def resolve(entry: str) -> Callee:
     importlib.invalidate_caches()
     try:
         module = _from_file(place) if place.endswith(".py") else importlib.import_module(place)
-    except BaseException as error:
+    except (Exception, SystemExit) as error:  # what a module raises at its top; a cancellation goes through
         raise ProgramFault(
             "program.import",
             f"Module {place} cannot be imported ({type(error).__name__}: {error}). Searched: {_search_path()}. "
