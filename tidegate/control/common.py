@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,12 +58,30 @@ async def changing(store: ControlStore, *, dry_run: bool = False) -> AsyncIterat
         return
 
 
+def sliced(records: Sequence[T], key: Callable[[T], str], cursor: str | None, limit: int) -> Page[T]:
+    """A page of a short list that is read whole, in its own order; the cursor is the key of the last one seen."""
+    keys = [key(one) for one in records]
+    begin = keys.index(cursor) + 1 if cursor in keys else 0
+    chosen = tuple(records[begin : begin + bounded(limit)])
+    more = begin + len(chosen) < len(records)
+    return Page(chosen, key(chosen[-1]) if chosen and more else None)
+
+
+def bounded(limit: int) -> int:
+    """A page's size, from 1 to 1000."""
+    return max(1, min(limit, MOST))
+
+
 def not_found(kind: str, name: str, known: Iterable[str] = (), *, namespace: str = "") -> NotFound:
     """`schedule 'sales/ordres' does not exist; did you mean 'orders'?`"""
-    near = difflib.get_close_matches(name, list(known), 1, 0.6)
     whole = f"{namespace}/{name}" if namespace else name
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return NotFound(f"{kind} {whole!r} does not exist{hint}")
+    return NotFound(f"{kind} {whole!r} does not exist{nearest(name, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_revision(kind: str, name: str, expected: int | None, actual: int | None) -> None:

@@ -1,11 +1,23 @@
-"""Explain: why a schedule has not run, or why a run did or did not, by the engine's own decision."""
+"""Explain: why a schedule has not run, or why a run did or did not, by the engine's own decision.
+
+A waiting run is judged here and now with `domain.admission.judge`, the very function by which the admitter decides, on
+facts read without locks: what is said holds at this moment and promises nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidegate.domain.instants import Instant
-from tidegate.ports.control import ControlStore
+from tidegate.control import runs, schedules
+from tidegate.control.sentences import cause_of, end_of, times_of
+from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
+from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.runs import ENDS, LIVE, State
+from tidegate.domain.schedules import Mode
+from tidegate.domain.triggers import AfterFinish, Never
+from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
+
+_MANY = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +45,261 @@ class Explanation:
     tree: Node
 
 
+# ── a schedule ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explanation:
-    raise NotImplementedError
+    """Why it does not run at this moment, or when it will. Raises NotFound."""
+    record = await schedules.get(store, namespace, name)
+    now = await store.now()
+    live, _ = await store.runs(namespace, schedule=name, states=LIVE, since=None, before=None, limit=10)
+    alive = {one.role for one in await store.instances()}
+    scheduler = "scheduler" in alive or "all" in alive
+    tree = Node(
+        node="schedule",
+        satisfied=record.mode is Mode.ENABLED and bool(live),
+        value=len(live),
+        threshold=None,
+        why=f"{len(live)} live runs" if len(live) != 1 else "1 live run",
+        children=(
+            _enabled(record),
+            _trigger(record, now),
+            _lives("scheduler", scheduler),
+            _lives("worker", "worker" in alive or "all" in alive),
+        ),
+    )
+    if record.mode is not Mode.ENABLED and not live:
+        why = f" ({record.reason})" if record.reason else ""
+        return Explanation(
+            verdict="disabled",
+            summary=f"It is disabled{why}, since {format_instant(record.valid_from)}. Nothing of it is due.",
+            blocker="disabled",
+            earliest=None,
+            release=f"tidegate enable {name}{_in(namespace)}",
+            tree=tree,
+        )
+    if live:
+        return await _by_its_run(store, min(live, key=_oldest_waiting), tree)
+    return _by_its_clock(record, tree, now, scheduler_alive=scheduler)
+
+
+async def _by_its_run(store: ControlStore, run: RunRecord, tree: Node) -> Explanation:
+    of_its_run = await of_run(store, str(run.key))
+    return Explanation(
+        verdict=of_its_run.verdict,
+        summary=f"Run {run.key}: {of_its_run.summary}",
+        blocker=of_its_run.blocker,
+        earliest=of_its_run.earliest,
+        release=of_its_run.release,
+        tree=Node(
+            node=tree.node,
+            satisfied=tree.satisfied,
+            value=tree.value,
+            threshold=tree.threshold,
+            why=tree.why,
+            children=(*tree.children, of_its_run.tree),
+        ),
+    )
+
+
+def _by_its_clock(record: ScheduleRecord, tree: Node, now: Instant, *, scheduler_alive: bool) -> Explanation:
+    def say(verdict: str, summary: str, blocker: str | None = None, release: str | None = None) -> Explanation:
+        return Explanation(
+            verdict=verdict, summary=summary, blocker=blocker, earliest=record.next_due, release=release, tree=tree
+        )
+
+    by_hand = f"tidegate trigger {record.metadata.name}{_in(record.metadata.namespace)}"
+    due = record.next_due
+    if due is None:
+        if isinstance(record.spec.trigger, Never):
+            return say("idle", "It fires by hand only.", "trigger", by_hand)
+        return say("idle", "Its trigger has nothing to come: it has fired for the last time.", "trigger", by_hand)
+    if due > now:
+        return say("idle", f"Nothing holds it: it is next due at {format_instant(due)}.", "trigger")
+    if not scheduler_alive:
+        summary = f"It has been due since {format_instant(due)}, but no scheduler is alive to see it."
+        return say("due", summary, "scheduler", "start `tidegate up`, or `tidegate scheduler`")
+    return say("due", f"It has been due since {format_instant(due)}; a scheduler will decide it in a moment.")
+
+
+def _enabled(record: ScheduleRecord) -> Node:
+    works = record.mode is Mode.ENABLED
+    why = "It is enabled." if works else f"It is disabled ({record.reason})." if record.reason else "It is disabled."
+    return Node(node="enabled", satisfied=works, value=record.mode.value, threshold="enabled", why=why)
+
+
+def _trigger(record: ScheduleRecord, now: Instant) -> Node:
+    trigger, due = record.spec.trigger, record.next_due if record.mode is Mode.ENABLED else None
+    if due is not None:
+        why = f"It is {'due since' if due <= now else 'next due at'} {format_instant(due)}."
+    elif record.mode is not Mode.ENABLED:
+        why = "A disabled schedule is never due."
+    elif isinstance(trigger, AfterFinish):
+        why = "It is due again after its run has ended."
+    else:
+        why = "It fires by hand only." if isinstance(trigger, Never) else "Nothing is to come."
+    last = None if record.last_fire is None else format_instant(record.last_fire)
+    return Node(
+        node=f"trigger: {trigger.TYPE}",
+        satisfied=due is not None and due <= now,
+        value=last,
+        threshold=None if due is None else format_instant(due),
+        why=why,
+    )
+
+
+def _lives(role: str, there: bool) -> Node:
+    why = f"A {role} is alive." if there else f"No {role} is alive; start `tidegate up`, or `tidegate {role}`."
+    return Node(node=role, satisfied=there, value=there, threshold=True, why=why)
+
+
+def _oldest_waiting(run: RunRecord) -> tuple[bool, Instant]:
+    return run.state is not State.WAITING, run.created_at
+
+
+# ── a run ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def of_run(store: ControlStore, run_id: str) -> Explanation:
-    raise NotImplementedError
+    """Why it ran, waits, or never started. Raises NotFound."""
+    record = await runs.get(store, run_id)
+    because = Node(node="cause", satisfied=True, value=record.cause.value, threshold=None, why=cause_of(record))
+    if record.state is State.WAITING:
+        return await _waiting(store, record, because)
+    tries = tuple(
+        Node(
+            node=f"attempt {one.key.number}",
+            satisfied=one.state == State.SUCCEEDED,
+            value=one.state,
+            threshold=None,
+            why=times_of(one),
+        )
+        for one in record.attempts
+    )
+    summary = f"{cause_of(record)} {end_of(record)}"
+    tree = Node(
+        node="run",
+        satisfied=record.state is State.SUCCEEDED if record.state in ENDS else None,
+        value=record.state.value,
+        threshold=None,
+        why=end_of(record),
+        children=(because, *tries),
+    )
+    blocker, release = None, None
+    if record.state is State.READY and not await _worker_lives(store):
+        blocker, release = "worker", "start `tidegate up`, or `tidegate worker`"
+        summary += " No worker is alive to start it."
+    return Explanation(
+        verdict=record.state.value, summary=summary, blocker=blocker, earliest=None, release=release, tree=tree
+    )
+
+
+async def _worker_lives(store: ControlStore) -> bool:
+    return any(one.role in ("worker", "all") for one in await store.instances())
+
+
+async def _waiting(store: ControlStore, record: RunRecord, because: Node) -> Explanation:
+    now = await store.now()
+    schedule = await store.schedule(record.namespace, record.schedule)
+    if schedule is None or schedule.id != record.key.schedule_id:
+        why = "Its schedule was deleted; it will be ended."
+        tree = Node(node="run", satisfied=False, value="waiting", threshold=None, why=why, children=(because,))
+        return Explanation(verdict="waiting", summary=why, blocker="deleted", earliest=None, release=None, tree=tree)
+    conditions, blocker, release = await _judged(store, record, schedule)
+    backoff = record.wake_at is not None and record.wake_at > now
+    if backoff and record.attempts:
+        assert record.wake_at is not None
+        why = f"Attempt {len(record.attempts) + 1} starts no earlier than {format_instant(record.wake_at)}."
+        conditions = (
+            Node(
+                node="backoff",
+                satisfied=False,
+                value=format_instant(now),
+                threshold=format_instant(record.wake_at),
+                why=why,
+            ),
+            *conditions,
+        )
+        blocker, release = "backoff", None
+    unmet = [one.why for one in conditions if one.satisfied is False]
+    summary = " ".join(unmet) if unmet else "Nothing holds it; it will be admitted in a moment."
+    if record.expires_at is not None:
+        summary += f" It expires at {format_instant(record.expires_at)}."
+    tree = Node(
+        node="run", satisfied=not unmet, value="waiting", threshold=None, why=summary, children=(because, *conditions)
+    )
+    return Explanation(
+        verdict="waiting",
+        summary=f"{because.why} It waits. {summary}",
+        blocker=blocker,
+        earliest=record.wake_at if backoff else None,
+        release=release,
+        tree=tree,
+    )
+
+
+async def _judged(
+    store: ControlStore, record: RunRecord, schedule: ScheduleRecord
+) -> tuple[tuple[Node, ...], str | None, str | None]:
+    """Every constraint and the slot, as the admitter would judge them now; what blocks, and what would release it."""
+    candidate = Candidate(
+        key=record.key,
+        spec=schedule.spec,
+        program=schedule.program,
+        priority=record.priority,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        attempts=len(record.attempts),
+        held=(),
+        given=record.given,
+        mode=schedule.mode,
+    )
+    counters = counters_of(candidate)
+    holders = {counter: await store.holders(counter, _MANY) for counter in counters}
+    held = tuple(counter for counter in counters if record.key in holders[counter])
+    pools = {one.name: one for one in await store.pools()}
+    facts = AdmissionFacts(
+        held={counter: len(found) for counter, found in holders.items()},
+        free={name: one.slots - one.used for name, one in pools.items()},
+    )
+    judged = replace(candidate, held=held)
+    nodes: list[Node] = []
+    blocker: str | None = None
+    release: str | None = None
+    for constraint in schedule.spec.constraints:
+        verdict = judge(constraint, judged, facts)
+        counter = counters[0] if constraint.scope == "schedule" else counters[1]
+        met = isinstance(verdict, Met)
+        why = f"Fewer than {constraint.max} are admitted." if isinstance(verdict, Met) else verdict.why
+        nodes.append(
+            Node(
+                node=f"concurrency of the {constraint.scope}",
+                satisfied=met,
+                value=facts.held[counter],
+                threshold=constraint.max,
+                why=why,
+            )
+        )
+        if not met and blocker is None:
+            blocker = "concurrency"
+            named = ", ".join(str(key) for key in holders[counter][:3])
+            release = f"the end of run {named}" if len(holders[counter]) == 1 else f"the end of one of {named}"
+    nodes.append(_slot(schedule.program.pool, facts))
+    if nodes[-1].satisfied is False and blocker is None:
+        blocker, release = pool_key(schedule.program.pool), f"a free slot of pool {schedule.program.pool!r}"
+    return tuple(nodes), blocker, release
+
+
+def _slot(pool: str, facts: AdmissionFacts) -> Node:
+    free = facts.free.get(pool)
+    if free is None:
+        why = f"There is no pool {pool!r}; declare it, or name another in the program."
+    elif free <= 0:
+        why = f"Every slot of pool {pool!r} is taken."
+    else:
+        why = f"{free} slots of pool {pool!r} are free."
+    return Node(node=f"slot of pool {pool}", satisfied=free is not None and free > 0, value=free, threshold=1, why=why)
+
+
+def _in(namespace: str) -> str:
+    return "" if namespace == "default" else f" -n {namespace}"

@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
-from tidegate.control.common import Effect, Page
+from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced
+from tidegate.documents import encode
 from tidegate.documents.declared import Pool
-from tidegate.ports.control import ControlStore, PoolRecord
+from tidegate.domain.errors import Refused
+from tidegate.domain.instants import Instant
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.control import Change, ControlStore, ControlTx, PoolRecord
+
+BUILT_IN = frozenset({"default", "spark"})
+"""Programs that name no pool take these, so they are always there."""
 
 
 async def put(store: ControlStore, declaration: Pool, *, who: str, dry_run: bool = False) -> Effect:
-    raise NotImplementedError
+    """Create it, or change its slots and rate. Fewer slots than are taken: nothing new starts until there is room."""
+    stored = {one.name: one for one in await store.pools()}.get(declaration.metadata.name)
+    async with changing(store, dry_run=dry_run) as tx:
+        return await write(tx, declaration, stored, who=who, now=await tx.now())
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:
-    """Raises NotFound; Conflict while something runs in it; Refused for `default` and `spark`."""
-    raise NotImplementedError
+    """Raises NotFound; Conflict while it is in use; Refused for `default` and `spark`."""
+    if name in BUILT_IN:
+        raise Refused(f"pool {name!r} is always there", remedy="Give it fewer slots instead.")
+    async with store.changing() as tx:
+        if not await tx.delete_pool(name):
+            raise not_found("pool", name)
+        await tx.record_change(_change(who, "deleted", name, None, None), await tx.now())
 
 
 async def get(store: ControlStore, name: str) -> PoolRecord:
-    raise NotImplementedError
+    """Raises NotFound."""
+    known = {one.name: one for one in await store.pools()}
+    if name not in known:
+        raise not_found("pool", name, known)
+    return known[name]
 
 
-async def page(store: ControlStore, *, cursor: str | None = None, limit: int = 100) -> Page[PoolRecord]:
-    raise NotImplementedError
+async def page(store: ControlStore, *, cursor: str | None = None, limit: int = LIMIT) -> Page[PoolRecord]:
+    """Every pool, by name."""
+    return sliced(list(await store.pools()), lambda one: one.name, cursor, limit)
+
+
+def rate_of(record: PoolRecord) -> tuple[int, int, int] | None:
+    """(max, per, burst), or None for no limit."""
+    if record.rate_max is None or record.rate_per is None:
+        return None
+    return record.rate_max, record.rate_per, record.rate_burst or record.rate_max
+
+
+# ── inside a transaction ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def write(tx: ControlTx, declaration: Pool, stored: PoolRecord | None, *, who: str, now: Instant) -> Effect:
+    """Bring it to what is declared; equal ones are not written."""
+    if stored is not None and (stored.slots, rate_of(stored)) == (declaration.slots, declaration.rate):
+        return Effect.UNCHANGED
+    name = declaration.metadata.name
+    effect = Effect.CREATED if await tx.put_pool(name, declaration.slots, declaration.rate) else Effect.UPDATED
+    before = None if stored is None else encode.pool(stored.slots, rate_of(stored))
+    after = encode.pool(declaration.slots, declaration.rate)
+    await tx.record_change(_change(who, effect, name, before, after), now)
+    return effect
+
+
+def _change(who: str, action: str, name: str, before: JsonObject | None, after: JsonObject | None) -> Change:
+    return Change(who=who, action=str(action), kind="Pool", namespace="", name=name, before=before, after=after)

@@ -1,13 +1,36 @@
-"""Schedules: declared, changed, enabled, disabled, deleted."""
+"""Schedules: declared, changed, enabled, disabled, deleted.
+
+Every change is one transaction: lock the program, then the schedule with its clock, then read the time. What is in
+force from then on is the new revision, valid from max(now, cursor): every fire up to there belongs to the older ones,
+decided yet or not. `enabled` in a document acts at creation and when its value in the document changes; otherwise the
+last word of a person stands.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from tidegate.control.common import Effect, OnUpdate, Page
+from tidegate.control import clocks, namespaces, ownership, removal
+from tidegate.control.common import (
+    LIMIT,
+    Effect,
+    OnUpdate,
+    Page,
+    bounded,
+    changing,
+    check_revision,
+    nearest,
+    not_found,
+)
 from tidegate.documents.declared import Schedule
-from tidegate.domain.schedules import Mode
-from tidegate.ports.control import ControlStore, ScheduleRecord
+from tidegate.domain import fires
+from tidegate.domain.errors import Fault, Invalid, Refused
+from tidegate.domain.instants import Instant
+from tidegate.domain.programs import ProgramRef
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import JsonObject, Mode, Revision
+from tidegate.ports.control import Change, ControlStore, ControlTx, ScheduleRecord, Stats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +52,37 @@ async def put(
 ) -> Written:
     """Create it or bring it to what is declared. `expected`: the revision of If-Match (0: it must not exist yet, as for
     POST). Raises Invalid (program unknown), Conflict (another application's), Stale."""
-    raise NotImplementedError
+    namespace, name = declaration.metadata.namespace, declaration.metadata.name
+    known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
+    async with changing(store, dry_run=dry_run) as tx:
+        if declaration.metadata.application is not None:
+            await tx.lock_application(namespace, declaration.metadata.application)
+        found = await tx.lock_programs(namespace, [declaration.spec.program])
+        stored = next(iter(await tx.lock_schedules(namespace, [name])), None)
+        check_revision("schedule", name, expected, stored.rev if stored else None)
+        if not found:
+            raise Invalid([unknown_program(declaration, known)], what=f"schedule {name!r}")
+        return await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
 
 
 async def delete(store: ControlStore, namespace: str, name: str, *, who: str, expected: int | None = None) -> None:
     """Nothing of it starts any more; attempts that run end by themselves. Raises NotFound, Stale."""
-    raise NotImplementedError
+    await get(store, namespace, name)
+    async with store.changing() as tx:
+        stored = await _locked(tx, namespace, name)
+        check_revision("schedule", name, expected, stored.rev)
+        await removal.remove(tx, stored, f"The schedule was deleted by {who}.", who=who, now=await tx.now())
 
 
 async def enable(
     store: ControlStore, namespace: str, name: str, *, who: str, expected: int | None = None
 ) -> ScheduleRecord:
-    """Reacts to what comes from now on. Enabling what is enabled changes nothing."""
-    raise NotImplementedError
+    """React to what comes from now on. Enabling what is enabled changes nothing."""
+    await get(store, namespace, name)
+    async with store.changing() as tx:
+        stored = await _locked(tx, namespace, name)
+        check_revision("schedule", name, expected, stored.rev)
+        return await _switch(tx, stored, Mode.ENABLED, "", who=who)
 
 
 async def disable(
@@ -54,16 +95,233 @@ async def disable(
     reason: str = "",
     expected: int | None = None,
 ) -> ScheduleRecord:
-    """Drops waiting runs and undecided fires. Raises Refused for other modes than drop."""
-    raise NotImplementedError
+    """Drop waiting runs and undecided fires; what runs goes on. Raises Refused for other modes than drop."""
+    if mode is not Mode.DROP:
+        raise Refused(f"disabling with mode {mode.value!r} is not in this version yet; available: drop")
+    await get(store, namespace, name)
+    async with store.changing() as tx:
+        stored = await _locked(tx, namespace, name)
+        check_revision("schedule", name, expected, stored.rev)
+        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who)
 
 
 async def get(store: ControlStore, namespace: str, name: str) -> ScheduleRecord:
     """Raises NotFound, with the nearest name."""
-    raise NotImplementedError
+    found = await store.schedule(namespace, name)
+    if found is None:
+        near = [one.metadata.name for one in await store.schedules(namespace, None, 1000)]
+        raise not_found("schedule", name, near, namespace=namespace)
+    return found
 
 
 async def page(
-    store: ControlStore, namespace: str | None, *, cursor: str | None = None, limit: int = 100
+    store: ControlStore, namespace: str | None, *, cursor: str | None = None, limit: int = LIMIT
 ) -> Page[ScheduleRecord]:
-    raise NotImplementedError
+    """Newest first."""
+    size = bounded(limit)
+    found = await store.schedules(namespace, cursor, size + 1)
+    return Page(tuple(found[:size]), str(found[size - 1].id) if len(found) > size else None)
+
+
+async def revisions(
+    store: ControlStore, namespace: str, name: str
+) -> tuple[tuple[Revision, JsonObject, str, str], ...]:
+    """Every revision, newest first, each with its document's spec, author and reason. Raises NotFound."""
+    return tuple(await store.revisions((await get(store, namespace, name)).id))
+
+
+async def stats(store: ControlStore, namespace: str, name: str) -> Stats:
+    """Raises NotFound."""
+    return await store.stats((await get(store, namespace, name)).id)
+
+
+def next_fire(record: ScheduleRecord) -> Instant | None:
+    """The nominal time of its next fire; None when it is disabled or nothing is to come. `next_due` is when it starts:
+    later by the jitter."""
+    if record.mode is not Mode.ENABLED or record.next_due is None:
+        return None
+    return fires.next_fire(record.spec.trigger, record.cursor, last_fire=record.last_fire) or record.next_due
+
+
+# ── inside a transaction ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def write(
+    tx: ControlTx,
+    declaration: Schedule,
+    stored: ScheduleRecord | None,
+    program: ProgramRef,
+    *,
+    who: str,
+    on_update: OnUpdate,
+) -> Written:
+    """Bring it to what is declared. Its application, program and row (when there is one) are locked."""
+    metadata = declaration.metadata
+    application = ownership.owner(
+        "schedule",
+        metadata.name,
+        metadata.application,
+        stored.metadata.application if stored else None,
+        exists=stored is not None,
+    )
+    owned = replace(declaration, metadata=replace(metadata, application=application))
+    if stored is None:
+        return await _create(tx, owned, program, who=who)
+    return await _update(tx, owned, stored, program, who=who, on_update=on_update)
+
+
+async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, *, who: str) -> Written:
+    metadata = declaration.metadata
+    now = await tx.now()
+    await namespaces.ensure(tx, metadata.namespace, who=who, now=now)
+    if metadata.application is not None:
+        await ownership.own(tx, metadata.namespace, metadata.application, now)
+    mode = Mode.ENABLED if declaration.enabled else Mode.DROP
+    await tx.create_schedule(
+        metadata,
+        declaration.spec,
+        declaration.document,
+        program=program.id,
+        mode=mode,
+        reason="" if declaration.enabled else "new schedules are disabled until somebody enables them",
+        author=who,
+        now=now,
+        clock=clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now),
+    )
+    await tx.record_change(_change(who, Effect.CREATED, declaration, None, _seen(declaration)), now)
+    return Written(effect=Effect.CREATED, record=await _locked(tx, metadata.namespace, metadata.name))
+
+
+async def _update(
+    tx: ControlTx,
+    declaration: Schedule,
+    stored: ScheduleRecord,
+    program: ProgramRef,
+    *,
+    who: str,
+    on_update: OnUpdate,
+) -> Written:
+    said = declaration.enabled
+    acts = said is not None and said != stored.document.get("enabled")
+    mode = stored.mode if not acts else Mode.ENABLED if said else _resting(stored.mode)
+    respecified = declaration.spec != stored.spec or program.id != stored.program.id
+    described = declaration.metadata != stored.metadata
+    if not (acts or respecified or described):
+        return Written(effect=Effect.UNCHANGED, record=stored)
+    now = await tx.now()
+    if described:
+        if declaration.metadata.application is not None:
+            await ownership.own(tx, declaration.metadata.namespace, declaration.metadata.application, now)
+        await tx.describe_schedule(stored.id, declaration.metadata)
+    if acts or respecified:
+        reason = stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}"
+        resets = on_update is OnUpdate.RESET and respecified
+        await _revise(tx, stored, declaration, program, mode=mode, reason=reason, who=who, now=now, resets=resets)
+    before = {"metadata": _told(stored.metadata), "spec": dict(stored.document), "enabled": _works(stored.mode)}
+    after = {**_seen(declaration), "enabled": _works(mode)}
+    await tx.record_change(_change(who, Effect.UPDATED, declaration, before, after), now)
+    record = await _locked(tx, declaration.metadata.namespace, declaration.metadata.name)
+    return Written(effect=Effect.UPDATED, record=record)
+
+
+async def _switch(tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str) -> ScheduleRecord:
+    """Enable or disable: a revision that differs in its mode only."""
+    if stored.mode is mode:
+        return stored
+    now = await tx.now()
+    declaration = Schedule(metadata=stored.metadata, spec=stored.spec, enabled=None, document=stored.document)
+    await _revise(tx, stored, declaration, stored.program, mode=mode, reason=reason, who=who, now=now, resets=False)
+    action = "enabled" if mode is Mode.ENABLED else "disabled"
+    before: dict[str, Any] = {"enabled": _works(stored.mode), "reason": stored.reason}
+    after: dict[str, Any] = {"enabled": _works(mode), "reason": reason}
+    await tx.record_change(_change(who, action, declaration, before, after), now)
+    return await _locked(tx, stored.metadata.namespace, stored.metadata.name)
+
+
+async def _revise(
+    tx: ControlTx,
+    stored: ScheduleRecord,
+    declaration: Schedule,
+    program: ProgramRef,
+    *,
+    mode: Mode,
+    reason: str,
+    who: str,
+    now: Instant,
+    resets: bool,
+) -> None:
+    """Add the revision, set the clock, and end what waits where the change says so."""
+    valid_from = max(now, stored.cursor)
+    disables = _works(stored.mode) and not _works(mode)
+    if disables:
+        why = f"The schedule was disabled by {who} before this was decided."
+        await removal.supersede_undecided(tx, stored, why, until=valid_from, now=now)
+    await tx.revise_schedule(
+        stored.id,
+        declaration.spec,
+        declaration.document,
+        program=program.id,
+        mode=mode,
+        reason=reason,
+        author=who,
+        valid_from=valid_from,
+        clock=await clocks.revised(tx, stored, declaration.spec, mode, valid_from),
+    )
+    if disables or resets:
+        what = "disabled" if disables else "updated"
+        await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {who}.", now)
+
+
+async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:
+    found = await tx.lock_schedules(namespace, [name])
+    if not found:
+        raise not_found("schedule", name, namespace=namespace)
+    return found[0]
+
+
+# ── sentences and the audit trail ──────────────────────────────────────────────────────────────────────────────────
+
+
+def unknown_program(declaration: Schedule, known: list[str], path: str = "spec.program") -> Fault:
+    """The fault of a schedule whose program does not exist."""
+    wanted, namespace = declaration.spec.program, declaration.metadata.namespace
+    return Fault(path, f"there is no program {wanted!r} in namespace {namespace!r}{nearest(wanted, known)}")
+
+
+def _works(mode: Mode) -> bool:
+    return mode is Mode.ENABLED
+
+
+def _resting(mode: Mode) -> Mode:
+    return Mode.DROP if mode is Mode.ENABLED else mode
+
+
+def _told(metadata: Any) -> dict[str, Any]:
+    return {
+        "application": metadata.application,
+        "labels": dict(metadata.labels),
+        "owner": metadata.owner,
+        "description": metadata.description,
+    }
+
+
+def _seen(declaration: Schedule) -> dict[str, Any]:
+    """What the audit log keeps of a declaration."""
+    return {
+        "metadata": _told(declaration.metadata),
+        "spec": dict(declaration.document),
+        "enabled": bool(declaration.enabled),
+    }
+
+
+def _change(who: str, action: str, about: Schedule, before: JsonObject | None, after: JsonObject | None) -> Change:
+    metadata = about.metadata
+    return Change(
+        who=who,
+        action=str(action),
+        kind="Schedule",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        before=before,
+        after=after,
+    )

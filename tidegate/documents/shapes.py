@@ -193,8 +193,12 @@ def program_document(record: ProgramRecord) -> dict[str, Any]:
             "namespace": record.ref.namespace,
             "name": record.ref.name,
             "application": record.application,
+            "labels": {},
+            "owner": "",
+            "description": "",
+            **record.document.get("metadata", {}),
         },
-        "spec": dict(record.document),
+        "spec": dict(record.document["spec"]),
     }
 
 

@@ -1,0 +1,75 @@
+"""Sentences about runs: why they were made and how they ended. Times are UTC."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidegate.domain.instants import format_duration, format_instant
+from tidegate.domain.runs import Cause, State
+from tidegate.ports.control import AttemptRecord, RunRecord
+
+
+def cause_of(record: RunRecord) -> str:
+    """Why it is there at all."""
+    fire = None if record.fire_time is None else format_instant(record.fire_time)
+    match record.cause:
+        case Cause.FIRE:
+            if record.count > 1 and record.fire_time_to is not None:
+                return f"It stands for {record.count} fires from {fire} to {format_instant(record.fire_time_to)}."
+            return f"It stands for the fire of {fire}."
+        case Cause.MANUAL:
+            return f"{record.caused_by or 'Somebody'} asked for it by hand."
+        case Cause.RERUN:
+            return f"It repeats run {record.caused_by}" + (f", for the fire of {fire}." if fire else ".")
+        case Cause.BACKFILL:
+            return f"It was asked for by a backfill, for the fire of {fire}."
+        case Cause.EVIDENCE:
+            return "Its trigger was satisfied by data or events."
+        case _:
+            assert_never(record.cause)
+
+
+def end_of(record: RunRecord) -> str:
+    """Where it stands, or how it ended."""
+    tries = f"{len(record.attempts)} attempts" if len(record.attempts) != 1 else "1 attempt"
+    why = f" {record.reason.rstrip('.')}." if record.reason else ""
+    match record.state:
+        case State.READY:
+            return "Everything it needs is taken; a worker starts it in a moment."
+        case State.STARTING:
+            return "A worker is asking the backend to start it."
+        case State.RUNNING:
+            since = "" if record.started_at is None else f" since {format_instant(record.started_at)}"
+            return f"It runs{since}, in attempt {len(record.attempts)}."
+        case State.STOPPING:
+            return f"It was asked to stop ({record.stop or 'unknown'})."
+        case State.SUCCEEDED:
+            return f"It succeeded at {_at(record)}, after {tries}.{why}"
+        case State.FAILED | State.TIMED_OUT | State.CRASHED:
+            word = {"failed": "failed", "timed_out": "timed out", "crashed": "crashed"}[record.state.value]
+            return f"It {word} at {_at(record)}, after {tries}.{_error(record)}{why}"
+        case State.CANCELLED:
+            return f"It was cancelled at {_at(record)}.{why}"
+        case State.MISSED:
+            return f"It never started: missed.{why}"
+        case _:
+            return f"It never started: {record.state.value}.{why}"
+
+
+def times_of(attempt: AttemptRecord) -> str:
+    """What happened to one attempt."""
+    begun = attempt.started_at or attempt.created_at
+    told = f"{attempt.state} on {attempt.host} ({attempt.backend}), begun {format_instant(begun)}"
+    if attempt.finished_at is not None:
+        told += f", took {format_duration(max(attempt.finished_at - begun, 0))}"
+    message = (attempt.error or {}).get("message")
+    return f"{told}: {message}" if message else f"{told}."
+
+
+def _at(record: RunRecord) -> str:
+    return "an unknown time" if record.finished_at is None else format_instant(record.finished_at)
+
+
+def _error(record: RunRecord) -> str:
+    last = record.attempts[-1].error if record.attempts else None
+    return f" {last['message']}" if last and last.get("message") else ""
