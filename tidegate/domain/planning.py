@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, Protocol
 
-from tidegate.domain.fires import count_fires, newest_fire, next_fire
+from tidegate.domain.fires import count_fires, first_due, newest_fire, next_fire
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.judging import Block, Fate, judge
@@ -23,7 +23,7 @@ from tidegate.domain.programs import ProgramRef
 from tidegate.domain.reigns import Reign, after_finish_fire, due_under, next_undecided, reigns
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, Revision
-from tidegate.domain.triggers import AfterFinish, WindowDays
+from tidegate.domain.triggers import AfterFinish, Cron, Interval, WindowDays
 from tidegate.domain.zones import END
 
 
@@ -98,12 +98,43 @@ def plan(due: Sequence[Due], *, now: Instant, cap: int) -> Sequence[Plan]:
     round, to the clock with the oldest first; what the cap cuts is stored as a judged gap and comes in later passes.
     A clock with something left over is due again `now`, behind clocks that have waited longer.
     """
-    judged = [judge(clock, now) for clock in due]
+    plans = [_on_time(clock, now) for clock in due]
+    behind = [index for index, made in enumerate(plans) if made is None]
+    judged = [judge(due[index], now) for index in behind]
     shares = _shares([blocks for blocks, _ in judged], cap)
-    return [
-        _carry_out(clock, blocks, whole, share, now)
-        for clock, (blocks, whole), share in zip(due, judged, shares, strict=True)
-    ]
+    for index, (blocks, whole), share in zip(behind, judged, shares, strict=True):
+        plans[index] = _carry_out(due[index], blocks, whole, share, now)
+    return [made for made in plans if made is not None]
+
+
+def _on_time(clock: Due, now: Instant) -> Plan | None:
+    """The plan of a clock with exactly one fire due, and that within its grace: what nearly every clock is.
+
+    The same as judging it, several times faster; None where there is anything to judge.
+    """
+    if clock.gap is not None or len(clock.revisions) != 1:
+        return None
+    revision = clock.revisions[0]
+    trigger = revision.spec.trigger
+    if revision.mode is not Mode.ENABLED or not isinstance(trigger, Cron | Interval) or trigger.jitter:
+        return None
+    fire = next_fire(trigger, clock.cursor)
+    if fire is None or not now - revision.spec.catch_up.grace <= fire <= now:
+        return None
+    following = next_fire(trigger, fire)
+    if following is not None and following <= now:
+        return None
+    return Plan(
+        due=clock,
+        fires=(Fire(fire_time=fire, due=fire, previous_fire=clock.last_fire),),
+        missed=(),
+        cursor=fire,
+        cursor_rev=revision.rev,
+        next_due=following,
+        last_fire=fire,
+        gap=None,
+        postponed=0,
+    )
 
 
 def _shares(judged: Sequence[Sequence[Block]], cap: int) -> list[int]:
@@ -240,7 +271,9 @@ def revise(name: str, clock: ClockFacts | None, revisions: Sequence[Revision], n
     last_fire = clock.last_fire if clock is not None else None
     if new.mode is not Mode.ENABLED:
         return Standing(new.valid_from, new.rev, None)
-    if clock is not None and revisions:
+    if not revisions:
+        return Standing(new.valid_from, new.rev, first_due(name, new.spec.trigger, new.valid_from, last_fire=last_fire))
+    if clock is not None:
         left = next_undecided(name, history, clock.cursor, last_fire=last_fire, pending=pending, until=new.valid_from)
         if left is not None:
             at_once = new.valid_from if pending is None else min(pending, new.valid_from)
