@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tidegate.domain.fires import due as due_at
 from tidegate.domain.fires import fires_between
-from tidegate.domain.ids import ProgramId, ScheduleId
+from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tidegate.domain.planning import Due, Fire, Plan, Stretch, owed, plan, revise, undecided
 from tidegate.domain.programs import ProgramRef
@@ -102,12 +102,11 @@ def naive(revisions: Sequence[Revision], cursor: int, now: int) -> tuple[list[in
     caught_up = 0
     for fire, at, this in reversed(ruled):
         policy = this.spec.catch_up
+        newest = policy.policy is CatchUpPolicy.LATEST and not run
+        in_reach = policy.policy is CatchUpPolicy.ALL and fire >= now - policy.window and caught_up < policy.max
         if now - at <= policy.grace:
             run.add(fire)
-        elif policy.policy is CatchUpPolicy.LATEST and not run:
-            run.add(fire)
-            caught_up += 1
-        elif policy.policy is CatchUpPolicy.ALL and fire >= now - policy.window and caught_up < policy.max:
+        elif newest or in_reach:
             run.add(fire)
             caught_up += 1
     fires = [fire for fire, _, _ in ruled]
