@@ -47,6 +47,7 @@ class Track:
     """What is known of one attempt. `order` until it has begun; `link` is the host it was given to."""
 
     attempt: AttemptKey
+    identity: str
     order: list[Any] | None
     link: Link | None = None
     phase: Phase = Phase.STARTING
@@ -83,6 +84,8 @@ class PythonPoolLauncher:
         self._processes = processes
         self._environment = os.environ if environment is None else environment
         self._tracks: dict[str, Track] = {}
+        self._keys: dict[AttemptKey, Track] = {}
+        """The same tracks, so that a poll need not write an identity for every attempt (5 us each)."""
         self._queue: deque[str] = deque()
         self._links: list[Link] = []
         self._search = Search(self._pools, self._links, self._connect)
@@ -122,12 +125,13 @@ class PythonPoolLauncher:
                 await asyncio.to_thread(_end_by_force, link)
 
     async def start(self, launch: Launch) -> str:
-        identity = launch.attempt.identity
-        if identity in self._tracks:
+        if launch.attempt in self._keys:
             return "pool"
+        identity = launch.attempt.identity
         if os.path.exists(f"{attempt_directory(self._home, identity)}/{shim.CLAIM}"):
             raise Fenced(f"Attempt {identity} was sealed: another worker found that it had not started.")
-        self._tracks[identity] = Track(launch.attempt, self._order(launch, identity))
+        track = Track(launch.attempt, identity, self._order(launch, identity))
+        self._tracks[identity] = self._keys[launch.attempt] = track
         self._queue.append(identity)
         self._distribute_soon()
         return "pool"
@@ -163,7 +167,7 @@ class PythonPoolLauncher:
 
     def _adopt(self, attempt: AttemptKey, state: tuple[Link | None, Any]) -> None:
         link, told = state
-        track = self._tracks[attempt.identity] = Track(attempt, None, link)
+        track = self._tracks[attempt.identity] = self._keys[attempt] = Track(attempt, attempt.identity, None, link)
         match told:
             case "running":
                 track.phase = Phase.RUNNING
@@ -202,8 +206,8 @@ class PythonPoolLauncher:
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
         now = monotonic_us()
-        tracks = self._tracks
-        return [tracks[key].report(now) for attempt in attempts if (key := attempt.identity) in tracks]
+        tracks = self._keys
+        return [tracks[attempt].report(now) for attempt in attempts if attempt in tracks]
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
         track = self._tracks.get(attempt.identity)
@@ -227,11 +231,13 @@ class PythonPoolLauncher:
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
         by_link: dict[Link, list[str]] = {}
         for attempt in attempts:
-            identity = attempt.identity
-            track = self._tracks.pop(identity, None)
-            if track is not None and track.link is not None:
-                by_link.setdefault(track.link, []).append(identity)
-            self._search.forget(identity)
+            track = self._keys.pop(attempt, None)
+            if track is None:
+                continue
+            del self._tracks[track.identity]
+            if track.link is not None:
+                by_link.setdefault(track.link, []).append(track.identity)
+            self._search.forget(track.identity)
         for link, identities in by_link.items():
             link.say("forget", identities)
         self._distribute_soon()
