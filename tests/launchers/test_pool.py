@@ -316,7 +316,7 @@ def test_a_small_function_does_not_wait_behind_a_long_one(home: Path, programs: 
                 await driver.launcher.start(launch)
             for launch in quick:
                 assert (await driver.end(launch, patience=5)).outcome == "succeeded"
-            assert (await driver.launcher.poll([slow.attempt]))[0].phase is Phase.RUNNING
+            await driver.running(slow)
 
     run(work())
 
