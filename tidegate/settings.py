@@ -8,6 +8,7 @@ ISO 8601 (or `4h`) in the file.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import sys
 import tomllib
@@ -41,8 +42,11 @@ def _size(value: object) -> object:
 
 
 def _names(value: object) -> object:
-    """A list, also written `a, b` in an environment variable."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    """A list, also written `a, b` in an environment variable; never empty."""
+    found = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if found == []:
+        raise ValueError("must name at least one")
+    return found
 
 
 def _pairs(value: object) -> object:
@@ -104,7 +108,7 @@ class WorkerSettings(Section):
     """Where programs are started."""
 
     kinds: Annotated[tuple[Kind, ...], BeforeValidator(_names)] = Field(
-        default=KINDS, min_length=1, description="kinds of programs that this worker starts"
+        default=KINDS, description="kinds of programs that this worker starts"
     )
     python_processes: int = Field(default=2, ge=1, le=256, description="pooled processes for Python functions")
     shutdown: Span = Field(
@@ -282,6 +286,17 @@ def _fault(error: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) ->
     source = next((name for name, layer in layers.items() if key in layer.get(section, {})), "")
     reason = str(error["msg"]).removeprefix("Value error, ")
     return Fault(".".join(path[:2]), f"{reason}; given was {error.get('input')!r} ({source})")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine."""
+    name = host.strip().strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 # ── the table ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,24 +7,13 @@ A body beyond the limit is refused while it is being read, not after.
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.problems import Problem, of
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine."""
-    name = host.strip().strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+from tidegate.settings import is_loopback
 
 
 def _host_of(authority: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-import httpx
-
 from tidegate.domain.errors import Fault, TidegateError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:7420"
 API = "/api/v1"
@@ -32,6 +33,8 @@ class Client:
     """One connection to one server. Use as a context manager."""
 
     def __init__(self, url: str | None = None, *, timeout: float = 60.0) -> None:
+        import httpx  # here, so that commands that speak to nobody start at once
+
         self.url = (url or os.environ.get("TIDEGATE_URL") or DEFAULT_URL).rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -50,6 +53,8 @@ class Client:
 
     def call(self, method: str, path: str, *, body: Any = None, **params: Any) -> Any:
         """The JSON answer. Parameters that are None are left out. Raises Answered or Unavailable."""
+        import httpx
+
         given = {key: _text(value) for key, value in params.items() if value is not None}
         url = path if path.startswith(("/healthz", "/readyz", "/metrics")) else API + path
         try:

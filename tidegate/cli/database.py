@@ -6,8 +6,6 @@ from pathlib import Path
 
 import typer
 
-from tidegate import settings as configuration
-from tidegate import wiring
 from tidegate.cli import output
 from tidegate.cli.options import Home
 from tidegate.domain.errors import Refused
@@ -18,6 +16,8 @@ app = typer.Typer(help="The database's schema.", no_args_is_help=True)
 @app.command()
 def upgrade(home: Home = None) -> None:
     """Bring the schema of TIDEGATE_DATABASE_URL up to this version."""
+    from tidegate import wiring
+
     steps = wiring.upgrade(_url(home))
     for step in steps:
         output.say(f"applied {step}")
@@ -28,6 +28,8 @@ def upgrade(home: Home = None) -> None:
 @app.command()
 def status(home: Home = None) -> None:
     """Say which steps of the schema are applied; exit 1 while some are missing."""
+    from tidegate import wiring
+
     found = wiring.schema_status(_url(home))
     for name, applied in found:
         output.say(f"{'applied' if applied else 'missing'}  {name}")
@@ -37,6 +39,8 @@ def status(home: Home = None) -> None:
 
 
 def _url(home: Path | None) -> str:
+    from tidegate import settings as configuration
+
     settings = configuration.load(home=home)
     if not settings.database.url:
         raise Refused(

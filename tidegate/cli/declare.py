@@ -14,8 +14,6 @@ from tidegate.cli import output
 from tidegate.cli.client import Client, segment
 from tidegate.cli.options import File, Namespace, Output
 from tidegate.cli.output import Form, grid
-from tidegate.documents import files
-from tidegate.documents.yaml import read
 from tidegate.domain.errors import Refused, TidegateError
 
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
@@ -23,11 +21,13 @@ SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-",
 
 def documents_of(file: str, namespace: str) -> list[dict[str, Any]]:
     """Every document of a file, or of standard input for `-`, checked. Raises Invalid with every fault and its line."""
+    from tidegate.documents import files, yaml
+
     if file != "-":
         return files.raw_documents(Path(file), default_namespace=namespace)
     text = sys.stdin.read()
     files.check(text, "stdin", default_namespace=namespace)
-    return [one.value for one in read(text, "stdin")[0]]
+    return [one.value for one in yaml.read(text, "stdin")[0]]
 
 
 def apply(

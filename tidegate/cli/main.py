@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tidegate.cli import act, declare, look, output, reason
+from tidegate.cli import act, database, declare, look, output, reason, roles
+from tidegate.cli.up import up
 from tidegate.domain.errors import TidegateError
 
 CONTROL_FLOW: tuple[type[Exception], ...] = (
@@ -78,14 +79,8 @@ def _add(panel: str, **commands: Any) -> None:
         app.command(name, rich_help_panel=panel)(command)
 
 
-def _register() -> None:
-    from tidegate.cli import database, roles
-    from tidegate.cli.up import up
-
-    _add("Run it", up=up, scheduler=roles.scheduler, worker=roles.worker, api=roles.api)
-    app.add_typer(database.app, name="db", rich_help_panel="Run it")
-
-
+_add("Run it", up=up, scheduler=roles.scheduler, worker=roles.worker, api=roles.api)
+app.add_typer(database.app, name="db", rich_help_panel="Run it")
 _add("Declare", apply=declare.apply, diff=declare.diff, deploy=declare.deploy, delete=act.delete)
 _add("Declare", enable=act.enable, disable=act.disable)
 _add("Look", get=look.get, describe=look.describe, preview=reason.preview, explain=reason.explain)
@@ -95,7 +90,6 @@ _add("Act", trigger=act.trigger, cancel=act.cancel, rerun=act.rerun)
 
 def main() -> None:
     """The `tidegate` command."""
-    _register()
     app()
 
 

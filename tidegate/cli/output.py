@@ -18,7 +18,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from ruamel.yaml import YAML
 
 from tidegate.domain.errors import Invalid, TidegateError
 from tidegate.domain.instants import parse_instant, to_datetime
@@ -82,6 +81,8 @@ def show(form: Form, value: Any, table: Callable[[], Any]) -> None:
 
 
 def as_yaml(value: Any) -> str:
+    from ruamel.yaml import YAML  # a fifth of a second that most commands need not wait for
+
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.allow_unicode = True

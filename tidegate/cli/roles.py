@@ -15,22 +15,24 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate import settings as configuration
-from tidegate import wiring
 from tidegate.cli.options import Home
 from tidegate.cli.processes import die_with
 from tidegate.domain.errors import Refused
-from tidegate.settings import LogSettings, Settings
+
+if TYPE_CHECKING:
+    from tidegate.settings import LogSettings, Settings
 
 ChildOf = Annotated[int | None, typer.Option("--child-of", hidden=True)]
 
 
 def scheduler(home: Home = None, child_of: ChildOf = None) -> None:
     """Run a scheduler: what is due becomes runs, and runs are let go."""
+    from tidegate import wiring
+
     settings = _begin("scheduler", home, child_of)
     asyncio.run(_until_asked(lambda stop: wiring.run_scheduler(settings, stop)))
 
@@ -41,6 +43,8 @@ def worker(
     end_attempts: Annotated[bool, typer.Option("--end-attempts", hidden=True)] = False,
 ) -> None:
     """Run a worker: runs that are ready are started, watched and stopped."""
+    from tidegate import wiring
+
     settings = _begin("worker", home, child_of)
     leaving = wiring.Leaving.END_ATTEMPTS if end_attempts else wiring.Leaving.LEAVE_ATTEMPTS
     asyncio.run(_until_asked(lambda stop: wiring.run_worker(settings, stop, leaving)))
@@ -67,6 +71,8 @@ def api(
 def _begin(role: str, home: Path | None, parent: int | None, flags: dict[str, object] | None = None) -> Settings:
     if parent is not None:
         die_with(parent)
+    from tidegate import settings as configuration
+
     settings = configuration.load(home=home, flags={"api": flags or {}})
     configure_logging(role, settings.log)
     if not settings.database.url:

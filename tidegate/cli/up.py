@@ -16,22 +16,22 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import httpx
-import psutil
 import typer
 from rich.text import Text
 
-from tidegate import settings as configuration
-from tidegate import wiring
-from tidegate.api.guard import is_loopback
 from tidegate.cli import output
 from tidegate.cli.options import Home
 from tidegate.cli.processes import Recipe, Signals, Tree
 from tidegate.domain.errors import Refused, TidegateError
 from tidegate.domain.instants import SECOND
-from tidegate.settings import Settings
+
+if TYPE_CHECKING:
+    import psutil
+
+    from tidegate.settings import Settings
+    from tidegate.wiring import EmbeddedServer
 
 MARK = "TIDEGATE_TREE"
 """In the environment of everything that an `up` starts, directly or not: which home it belongs to."""
@@ -48,6 +48,9 @@ def up(
     ] = None,
 ) -> None:
     """Run scheduler, worker and API on this machine, until Ctrl-C or SIGTERM."""
+    from tidegate import settings as configuration
+    from tidegate import wiring
+
     settings = configuration.load(home=home, flags={"api": {"host": host, "port": port}})
     refuse_beyond_loopback(settings.api.host)
     with ExitStack() as stack:
@@ -59,6 +62,8 @@ def up(
 
 def refuse_beyond_loopback(host: str) -> None:
     """Raises Refused for an address that other machines can reach."""
+    from tidegate.settings import is_loopback
+
     if not is_loopback(host):
         raise Refused(
             f"Tidegate does not listen on {host!r}: without authentication it speaks to this machine only.",
@@ -96,7 +101,7 @@ class Up:
         self.signals = signals
         host, port = listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        self.server: wiring.EmbeddedServer | None = None
+        self.server: EmbeddedServer | None = None
 
     def run(self) -> None:
         """Until somebody asks to end. Whatever happens, nothing stays behind."""
@@ -120,6 +125,8 @@ class Up:
 
     def _database(self) -> str:
         """Its URL, once it answers and its schema is ours."""
+        from tidegate import wiring
+
         url = self.settings.database.url
         if not url:
             self._say(f"home {self.home}")
@@ -179,6 +186,8 @@ class Up:
 
     def _missing(self) -> list[str] | None:
         """What /readyz misses; None when it does not answer."""
+        import httpx
+
         try:
             answer = httpx.get(f"{self.address}/readyz", timeout=2.0, trust_env=False)
             return [] if answer.status_code == 200 else [one["reason"] for one in answer.json().get("errors", ())]
@@ -217,6 +226,8 @@ def mark_of(home: Path) -> str:
 
 def end_leftovers(home: Path) -> list[str]:
     """Kill what carries the mark of this home and still lives, e.g. attempts of a worker that was killed."""
+    import psutil
+
     mark = mark_of(home)
     left = [process for process in psutil.process_iter() if process.pid != os.getpid() and _environ(process) == mark]
     names = []
@@ -231,6 +242,8 @@ def end_leftovers(home: Path) -> list[str]:
 
 
 def _environ(process: psutil.Process) -> str | None:
+    import psutil
+
     try:
         environ: Mapping[str, str] = process.environ()
     except (psutil.Error, OSError):

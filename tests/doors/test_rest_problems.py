@@ -1,0 +1,197 @@
+"""Every refusal is a problem: RFC 9457, a stable code, every fault at once, whatever went wrong."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tidegate.api.context import Doors
+from tidegate.domain.errors import Unavailable
+from tidegate.sim.memory import MemoryStore
+
+from .conftest import NoLogs, Served, memory_doors, serve
+
+NS = "/namespaces/default"
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that it is one, and give it."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    said: dict[str, Any] = answer.json()
+    assert set(said) == {"type", "title", "status", "detail", "code", "errors"}
+    assert (said["status"], said["code"]) == (status, code)
+    assert said["detail"]
+    return said
+
+
+@pytest.mark.requirement("OPS-1")
+def test_an_unknown_route_is_a_problem(served: Served) -> None:
+    problem(served("GET", "/nothing"), 404, "not_found")
+    problem(served.http.get("/"), 404, "not_found")
+
+
+def test_a_method_that_is_not_possible_names_those_that_are(served: Served) -> None:
+    answer = served("POST", f"{NS}/schedules/x")
+    problem(answer, 405, "method_not_allowed")
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{", id="cut_off"),
+        pytest.param(b"{'a': 1}", id="not_json"),
+        pytest.param(b'{"a": NaN}', id="nan"),
+        pytest.param(b'{"spec": {}, "spec": {}}', id="key_twice"),
+        pytest.param(b"\xff\xfe\x00", id="not_text"),
+        pytest.param(b"[" * 100_000, id="bottomless"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_400(served: Served, body: bytes) -> None:
+    problem(served("PUT", f"{NS}/programs/p", content=body), 400, "unreadable")
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"x"', b"3", b"true"])
+def test_a_body_that_is_no_object_is_422(served: Served, body: bytes) -> None:
+    problem(served("PUT", f"{NS}/programs/p", content=body), 422, "invalid")
+
+
+def test_every_fault_of_a_document_is_told_at_once_with_its_path(served: Served) -> None:
+    spec = {"progam": "p", "trigger": {"type": "cron", "expression": "* * *"}, "priority": 101}
+    said = problem(served("PUT", f"{NS}/schedules/s", json={"spec": spec}), 422, "invalid")
+    reasons = {fault["path"]: fault["reason"] for fault in said["errors"]}
+    assert {"spec.program", "spec.progam", "spec.priority", "spec.trigger.expression"} <= set(reasons)
+    assert "did you mean 'program'" in reasons["spec.progam"]
+
+
+def test_an_unknown_program_is_422_at_its_path(served: Served) -> None:
+    served.declare()
+    body = {"spec": {"program": "q", "trigger": {"type": "never"}}}
+    said = problem(served("PUT", f"{NS}/schedules/t", json=body), 422, "invalid")
+    assert [fault["path"] for fault in said["errors"]] == ["spec.program"]
+
+
+def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
+    served.declare()
+    body = {"spec": {"program": "p", "trigger": {"type": "data_size", "dataset": "a.b.c", "bytes": "1 GB"}}}
+    said = problem(served("PUT", f"{NS}/schedules/s", json=body), 422, "invalid")
+    assert "not in this version yet" in said["errors"][0]["reason"]
+    said = problem(served("POST", f"{NS}/schedules/s:disable", json={"mode": "hold"}), 422, "invalid")
+    assert said["errors"][0]["path"] == "mode"
+    assert "not in this version yet" in said["errors"][0]["reason"]
+
+
+def test_names_that_are_not_there_suggest_the_nearest(served: Served) -> None:
+    served.declare("orders")
+    said = problem(served("GET", f"{NS}/schedules/ordres"), 404, "not_found")
+    assert "did you mean 'orders'" in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        pytest.param(f"{NS}/runs?limit=0", "limit", id="limit_too_small"),
+        pytest.param(f"{NS}/runs?limit=1001", "limit", id="limit_too_large"),
+        pytest.param(f"{NS}/runs?limit=many", "limit", id="limit_no_number"),
+        pytest.param(f"{NS}/runs?state=done", "state", id="unknown_state"),
+        pytest.param(f"{NS}/runs?since=yesterday", "since", id="no_instant"),
+        pytest.param(f"{NS}/runs?since=2026-01-01T00:00:00", "since", id="instant_without_zone"),
+        pytest.param(f"{NS}/runs?cursor=%21%21", "cursor", id="no_cursor"),
+        pytest.param(f"{NS}/runs?cursor=c2NoZWR1bGVzOjE", "cursor", id="cursor_of_another_list"),
+        pytest.param(f"{NS}/schedules/s/preview?count=0", "count", id="count_too_small"),
+        pytest.param(f"{NS}/schedules/s/preview?after=x", "after", id="after_no_instant"),
+    ],
+)
+def test_a_wrong_parameter_is_422_and_named(served: Served, path: str, where: str) -> None:
+    served.declare()
+    said = problem(served("GET", path), 422, "invalid")
+    assert [fault["path"] for fault in said["errors"]] == [where]
+
+
+@pytest.mark.parametrize("run", ["x", "r", "r1-2", "r1-2-3-4", "r1-2-%20", "rzzzzzzzzzzzzzz-1-0"])
+def test_what_is_no_run_id_is_404(served: Served, run: str) -> None:
+    problem(served("GET", f"/runs/{run}"), 404, "not_found")
+
+
+@pytest.mark.requirement("OPS-10")
+@pytest.mark.parametrize("host", ["evil.example", "tidegate.example:7420", "10.0.0.1", "", "127.0.0.1.evil.example"])
+def test_a_host_that_is_not_this_machine_is_refused(served: Served, host: str) -> None:
+    problem(served("GET", "/healthz", headers={"host": host}), 403, "host")
+
+
+@pytest.mark.requirement("OPS-10")
+@pytest.mark.parametrize("host", ["localhost", "localhost:7420", "127.0.0.1", "127.1.2.3:80", "[::1]:7420"])
+def test_every_name_of_this_machine_is_welcome(served: Served, host: str) -> None:
+    assert served("GET", "/healthz", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.requirement("OPS-10")
+def test_a_page_of_another_site_may_not_speak_to_us(served: Served) -> None:
+    problem(served("POST", "/preview", json={}, headers={"origin": "https://evil.example"}), 403, "origin")
+    problem(served("POST", "/preview", json={}, headers={"origin": "null"}), 403, "origin")
+    assert served("GET", "/healthz", headers={"origin": "http://localhost:7420"}).status_code == 200
+
+
+def chunks(body: bytes) -> Iterator[bytes]:
+    yield from (body[at : at + 100] for at in range(0, len(body), 100))
+
+
+def test_a_body_beyond_the_limit_is_413_also_when_its_length_is_not_told() -> None:
+    for served in serve(memory_doors(body_limit=1000)):
+        body = b'{"spec": "' + b"x" * 2000 + b'"}'
+        problem(served("PUT", f"{NS}/programs/p", content=body), 413, "too_large")
+        problem(served("PUT", f"{NS}/programs/p", content=chunks(body)), 413, "too_large")
+        problem(served("PUT", f"{NS}/programs/p", content=body, headers={"idempotency-key": "k"}), 413, "too_large")
+
+
+def test_no_nul_reaches_the_store(served: Served) -> None:
+    problem(served("GET", f"{NS}/schedules/a%00b"), 400, "unreadable")
+    problem(served("GET", f"{NS}/runs?schedule=%00"), 400, "unreadable")
+    body = json.dumps({"spec": {"type": "command", "argv": ["a\0b"]}})
+    assert served("PUT", f"{NS}/programs/p", content=body).status_code == 422
+    body = '{"spec": {"type": "command", "argv": ["\\ud800"]}}'
+    assert served("PUT", f"{NS}/programs/p", content=body).status_code == 422
+
+
+class Away(MemoryStore):
+    """A database that does not answer."""
+
+    async def now(self) -> int:
+        raise Unavailable("The database does not answer: connection refused", code="database_unreachable")
+
+    def changing(self) -> Any:
+        raise Unavailable("The database does not answer: connection refused", code="database_unreachable")
+
+    async def schedule(self, namespace: str, name: str) -> Any:
+        raise Unavailable("The database does not answer: connection refused", code="database_unreachable")
+
+
+@pytest.mark.requirement("HA-8", "OPS-11")
+def test_a_database_that_is_away_is_503_with_when_to_come_back() -> None:
+    for served in serve(Doors(store=Away(lambda: 0), logs=NoLogs())):
+        for answer in (served("GET", f"{NS}/schedules/s"), served("GET", f"{NS}/schedules/s/stats")):
+            problem(answer, 503, "database_unreachable")
+            assert int(answer.headers["retry-after"]) >= 1
+        ready = served("GET", "/readyz")
+        assert [fault["path"] for fault in problem(ready, 503, "not_ready")["errors"]] == ["database"]
+        assert ready.headers["retry-after"]
+        assert served("GET", "/healthz").status_code == 200
+        assert "tidegate_database_up 0.0" in served("GET", "/metrics").text
+
+
+class Broken(MemoryStore):
+    """A store with a bug."""
+
+    async def schedule(self, namespace: str, name: str) -> Any:
+        raise RuntimeError("secret detail")
+
+
+def test_what_nobody_foresaw_is_a_500_without_a_trace() -> None:
+    for served in serve(Doors(store=Broken(lambda: 0), logs=NoLogs())):
+        answer = served("GET", f"{NS}/schedules/s")
+        problem(answer, 500, "internal")
+        assert "secret" not in answer.text
+        assert "Traceback" not in answer.text

@@ -1,0 +1,222 @@
+"""Schedules and programs over REST: declared, changed, switched, each write in force when it is answered."""
+
+import pytest
+
+from .conftest import Served
+
+NS = "/namespaces/default"
+ONE = f"{NS}/schedules/s"
+
+
+@pytest.mark.requirement("OPS-1", "LIFE-2")
+def test_a_new_schedule_is_201_with_its_place_and_starts_disabled(served: Served) -> None:
+    assert served("PUT", f"{NS}/programs/p", json={"spec": {"type": "command", "argv": ["true"]}}).status_code == 201
+    body = {"spec": {"program": "p", "trigger": {"type": "never"}}}
+    answer = served("PUT", ONE, json=body)
+    assert answer.status_code == 201
+    assert answer.headers["location"] == "/api/v1/namespaces/default/schedules/s"
+    assert answer.headers["etag"] == '"1"'
+    made = answer.json()
+    assert made["status"]["enabled"] is False
+    assert made["metadata"]["namespace"] == "default"
+    assert served("GET", ONE).json() == made
+
+
+@pytest.mark.requirement("LIFE-7")
+def test_an_equal_document_disturbs_nothing(served: Served) -> None:
+    made = served.declare()
+    again = served("PUT", ONE, json={"spec": made["spec"]})
+    assert (again.status_code, again.headers["etag"]) == (200, '"1"')
+    assert len(served("GET", f"{ONE}/revisions").json()["items"]) == 1
+
+
+def test_the_collection_creates_and_never_overwrites(served: Served) -> None:
+    served.declare("other")
+    body = {"metadata": {"name": "s"}, "spec": {"program": "p", "trigger": {"type": "never"}}}
+    assert served("POST", f"{NS}/schedules", json=body).status_code == 201
+    again = served("POST", f"{NS}/schedules", json=body)
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    body = {"metadata": {"name": "p"}, "spec": {"type": "command", "argv": ["false"]}}
+    assert served("POST", f"{NS}/programs", json=body).status_code == 409
+    for what, spec in (("namespaces", {}), ("pools", {"slots": 3})):
+        body = {"metadata": {"name": "new"}, "spec": spec}
+        assert served("POST", f"/{what}", json=body).status_code == 201
+        assert served("POST", f"/{what}", json=body).status_code == 409
+
+
+def test_what_the_address_says_must_not_be_said_otherwise(served: Served) -> None:
+    made = served.declare()
+    body = {"kind": "Program", "metadata": {"namespace": "x", "name": "y"}, "spec": made["spec"]}
+    answer = served("PUT", ONE, json=body)
+    assert answer.status_code == 422
+    assert {"kind", "metadata.namespace", "metadata.name"} <= {fault["path"] for fault in answer.json()["errors"]}
+
+
+def test_an_answer_can_be_edited_and_sent_back(served: Served) -> None:
+    made = served.declare()
+    made["spec"]["priority"] = 70
+    answer = served("PUT", ONE, json=made)
+    assert (answer.status_code, answer.json()["spec"]["priority"]) == (200, 70)
+
+
+# ── revisions ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_a_change_of_what_was_seen_before_is_412(served: Served, method: str) -> None:
+    made = served.declare()
+    assert served("PATCH", ONE, json={"spec": {"priority": 60}}, headers={"if-match": '"1"'}).status_code == 200
+    given = {} if method == "DELETE" else {"json": {"spec": {**made["spec"], "priority": 1}}}
+    answer = served(method, ONE, headers={"if-match": '"1"'}, **given)
+    assert (answer.status_code, answer.json()["code"]) == (412, "stale")
+    answer = served(method, ONE, headers={"if-match": '"2"'}, **given)
+    assert answer.is_success, answer.text
+
+
+def test_an_if_match_that_is_no_revision_is_412(served: Served) -> None:
+    served.declare()
+    assert served("PATCH", ONE, json={}, headers={"if-match": '"x"'}).status_code == 412
+    assert served("PATCH", ONE, json={}, headers={"if-match": "*"}).status_code == 200
+
+
+def test_if_none_match_creates_only(served: Served) -> None:
+    made = served.declare()
+    answer = served("PUT", ONE, json={"spec": made["spec"]}, headers={"if-none-match": "*"})
+    assert answer.status_code in (409, 412)
+    assert served("PUT", f"{NS}/schedules/t", json={"spec": made["spec"]}, headers={"if-none-match": "*"}).is_success
+
+
+def test_a_patch_replaces_what_it_names_and_null_takes_away(served: Served) -> None:
+    served.declare(arguments={"a": 1, "b": 2}, priority=60)
+    answer = served("PATCH", ONE, json={"spec": {"arguments": {"a": None, "c": 3}, "priority": None}})
+    spec = answer.json()["spec"]
+    assert spec["arguments"] == {"b": 2, "c": 3}
+    assert "priority" not in spec
+    assert spec["trigger"]["expression"] == "0 2 * * *"
+
+
+def test_a_patch_of_a_program_a_pool_and_a_namespace(served: Served) -> None:
+    served.declare()
+    assert served("PATCH", f"{NS}/programs/p", json={"spec": {"argv": ["false"]}}).json()["spec"]["argv"] == ["false"]
+    assert served("PATCH", "/pools/default", json={"spec": {"slots": 3}}).json()["spec"]["slots"] == 3
+    assert (
+        served("PATCH", "/namespaces/default", json={"metadata": {"owner": "me"}}).json()["metadata"]["owner"] == "me"
+    )
+    assert served("PATCH", f"{NS}/schedules/none", json={}).status_code == 404
+
+
+# ── switched, asked for ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("LIFE-2")
+def test_enable_and_disable_are_in_force_when_they_are_answered(served: Served) -> None:
+    served.declare()
+    on = served("POST", f"{ONE}:enable").json()
+    assert on["status"]["enabled"] is True
+    assert on["status"]["next_fire"] is not None
+    off = served("POST", f"{ONE}:disable", json={"reason": "holiday"}).json()
+    assert (off["status"]["enabled"], off["status"]["mode"], off["status"]["next_fire"]) == (False, "drop", None)
+    assert "holiday" in off["status"]["reason"]
+    kinds = [one["enabled"] for one in served("GET", f"{ONE}/revisions").json()["items"]]
+    assert kinds == [False, True, False]
+
+
+@pytest.mark.parametrize("body", [{"mod": "drop"}, {"mode": "sleep"}, {"mode": 3}, {"reason": 3}, {"expire": True}])
+def test_a_wrong_disable_is_422(served: Served, body: dict[str, object]) -> None:
+    served.declare()
+    assert served("POST", f"{ONE}:disable", json=body).status_code == 422
+
+
+def test_a_run_asked_for_is_202_and_stands_in_the_lists(served: Served) -> None:
+    served.declare()
+    answer = served("POST", f"{ONE}:trigger", json={"arguments": {"day": 1}}, headers={"tidegate-user": "ada"})
+    assert answer.status_code == 202
+    run = answer.json()
+    assert (run["state"], run["cause"]["type"], run["cause"]["by"]) == ("waiting", "manual", "ada")
+    assert served("GET", f"/runs/{run['id']}").json()["id"] == run["id"]
+    assert served("GET", f"{NS}/runs/{run['id']}").status_code == 200
+    assert served("GET", f"/namespaces/other/runs/{run['id']}").status_code == 404
+    for path in ("/runs", f"{NS}/runs", f"{NS}/runs?schedule=s", f"{NS}/runs?state=waiting,running"):
+        assert [one["id"] for one in served("GET", path).json()["items"]] == [run["id"]], path
+    assert served("GET", f"{NS}/runs?state=failed").json()["items"] == []
+    assert [one["run"] for one in served("GET", "/queue").json()["items"]] == [run["id"]]
+
+
+@pytest.mark.requirement("RUN-9")
+def test_a_waiting_run_is_cancelled_at_once_and_only_once(served: Served) -> None:
+    served.declare()
+    run = served("POST", f"{ONE}:trigger").json()
+    answer = served("POST", f"/runs/{run['id']}:cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "cancelled")
+    again = served("POST", f"/runs/{run['id']}:cancel")
+    assert (again.status_code, again.json()["finished_at"]) == (202, answer.json()["finished_at"])
+    again = served("POST", f"/runs/{run['id']}:rerun")
+    assert (again.status_code, again.json()["cause"]["type"]) == (202, "rerun")
+
+
+def test_a_deleted_schedule_is_gone_and_its_name_is_free(served: Served) -> None:
+    served.declare()
+    assert served("DELETE", ONE).status_code == 204
+    assert served("GET", ONE).status_code == 404
+    assert served("DELETE", ONE).status_code == 404
+    served.declare()
+    assert served("DELETE", f"{NS}/programs/p").status_code == 204
+    assert served("GET", ONE).status_code == 404, "a program takes its schedules along"
+
+
+# ── lists ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("what", ["schedules", "programs", "runs"])
+def test_pages_put_together_are_the_whole_list_newest_first(served: Served, what: str) -> None:
+    for number in range(7):
+        if what == "programs":
+            body = {"spec": {"type": "command", "argv": ["true"]}}
+            served("PUT", f"{NS}/programs/p{number}", json=body)
+        else:
+            served.declare(f"s{number}")
+            if what == "runs":
+                assert served("POST", f"{NS}/schedules/s{number}:trigger").status_code == 202
+    whole = served("GET", f"{NS}/{what}").json()["items"]
+    pages: list[object] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = served("GET", f"{NS}/{what}", params={"limit": 3, **({"cursor": cursor} if cursor else {})}).json()
+        assert set(answer) == {"items", "next"}
+        assert len(answer["items"]) <= 3
+        pages += answer["items"]
+        cursor = answer["next"]
+        assert cursor is None or cursor.replace("-", "").replace("_", "").isalnum()
+    assert pages == whole
+    key = "schedule" if what == "runs" else "metadata"
+    names = [one[key] if what == "runs" else one[key]["name"] for one in whole]
+    assert [name for name in names if name[-1].isdigit()] == [f"{names[0][0]}{n}" for n in range(6, -1, -1)]
+
+
+# ── repeated ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_repeated_with_its_key_changes_nothing(served: Served) -> None:
+    served.declare()
+    key = {"idempotency-key": "once"}
+    first, second = (served("POST", f"{ONE}:trigger", headers=key) for _ in range(2))
+    assert first.json() == second.json()
+    assert (second.status_code, second.headers["idempotency-replayed"]) == (202, "true")
+    assert len(served("GET", f"{NS}/runs").json()["items"]) == 1
+    other = served("POST", f"{ONE}:trigger", json={"arguments": {"a": 1}}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key")
+    assert served("POST", f"{ONE}:trigger", headers={"idempotency-key": "twice"}).status_code == 202
+
+
+def test_a_refusal_is_not_remembered(served: Served) -> None:
+    key = {"idempotency-key": "k"}
+    assert served("POST", f"{ONE}:trigger", headers=key).status_code == 404
+    served.declare()
+    assert served("POST", f"{ONE}:trigger", headers=key).status_code == 202
+
+
+def test_a_replayed_answer_without_a_body_is_one(served: Served) -> None:
+    served.declare()
+    for _ in range(2):
+        answer = served("DELETE", ONE, headers={"idempotency-key": "d"})
+        assert (answer.status_code, answer.content) == (204, b"")

@@ -1,0 +1,112 @@
+"""One tree of settings: file, environment, flags; nothing unknown is passed over."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate import settings as configuration
+from tidegate.domain.errors import Invalid, Refused
+from tidegate.domain.instants import SECOND
+from tidegate.settings import SECTIONS, load
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_of_settings_is_the_table_of_the_code() -> None:
+    assert (ROOT / "docs/reference/settings.md").read_text() == configuration.table()
+
+
+def test_the_table_has_every_setting_with_its_meaning() -> None:
+    rows = [line.split("|")[1:-1] for line in configuration.table().splitlines() if line.startswith("| ")][2:]
+    told = {(section.strip(), key.strip()) for section, key, *_ in rows}
+    assert told == {(section, key) for section, model in SECTIONS.items() for key in model.model_fields}
+    assert all(meaning.strip() not in ("", "None") for *_, meaning in rows)
+
+
+def test_the_module_prints_the_table() -> None:
+    done = subprocess.run([sys.executable, "-m", "tidegate.settings"], capture_output=True, text=True, check=True)
+    assert done.stdout == configuration.table()
+
+
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text("[api]\nport = 1\nhost = '::1'\n[scheduler]\nbatch = 7\nresync = 'PT9S'\n")
+    environ = {"TIDEGATE_API__PORT": "2", "TIDEGATE_SCHEDULER__BATCH": "8"}
+    found = load(home=tmp_path, environ=environ, flags={"api": {"port": 3, "host": None}})
+    assert (found.api.port, found.scheduler.batch, found.api.host) == (3, 8, "::1")
+    assert found.scheduler.resync == 9 * SECOND
+
+
+def test_the_short_name_of_the_database_wins(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text("[database]\nurl = 'postgresql://file/x'\n")
+    assert load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": "postgresql://e/x"}).database.url == (
+        "postgresql://e/x"
+    )
+
+
+def test_the_home_is_the_flag_or_the_environment_or_the_users(tmp_path: Path) -> None:
+    assert load(home=tmp_path, environ={"TIDEGATE_HOME": "/nowhere"}).home == tmp_path
+    assert load(environ={"TIDEGATE_HOME": str(tmp_path)}).home == tmp_path
+    assert load(environ={}).home == Path("~/.tidegate").expanduser()
+
+
+@pytest.mark.parametrize(
+    ("written", "environ", "path", "says"),
+    [
+        pytest.param("[api]\nprot = 1", {}, "api.prot", "did you mean 'port'", id="unknown_key_in_file"),
+        pytest.param("[schedular]\nbatch = 1", {}, "schedular", "did you mean 'scheduler'", id="unknown_section"),
+        pytest.param(
+            "", {"TIDEGATE_API__PROT": "1"}, "api.prot", "did you mean 'port'", id="unknown_key_in_environment"
+        ),
+        pytest.param("", {"TIDEGATE_NOPE__PORT": "1"}, "nope", "known are", id="unknown_section_in_environment"),
+        pytest.param("api = 3", {}, "api", "is a section", id="section_as_value"),
+        pytest.param("[api]\nport = 'x'", {}, "api.port", "valid integer", id="wrong_type"),
+        pytest.param("[api]\nport = 70000", {}, "api.port", "65535", id="out_of_range"),
+        pytest.param("[scheduler]\nresync = 30", {}, "scheduler.resync", "with a unit", id="duration_without_unit"),
+        pytest.param("[scheduler]\nresync = 'PT0S'", {}, "scheduler.resync", "greater than 0", id="no_duration"),
+        pytest.param("[worker]\nkinds = ['sql']", {}, "worker.kinds", "spark_sql", id="unknown_kind"),
+        pytest.param("[log]\nlevel = 'loud'", {}, "log.level", "debug", id="unknown_level"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_would_be_right(
+    tmp_path: Path, written: str, environ: dict[str, str], path: str, says: str
+) -> None:
+    (tmp_path / "tidegate.toml").write_text(written)
+    with pytest.raises(Invalid) as caught:
+        load(home=tmp_path, environ=environ)
+    assert [fault.path for fault in caught.value.faults] == [path]
+    assert says in caught.value.faults[0].reason
+
+
+def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text("[api]\nport = -1\n[log]\nlevel = 'x'\n[spark]\ndrivers = 0\n")
+    with pytest.raises(Invalid) as caught:
+        load(home=tmp_path, environ={})
+    assert {fault.path for fault in caught.value.faults} == {"api.port", "log.level", "spark.drivers"}
+
+
+def test_a_file_that_is_not_toml_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text("[api\n")
+    with pytest.raises(Refused, match=r"tidegate\.toml is not TOML"):
+        load(home=tmp_path, environ={})
+
+
+def test_lists_and_tables_can_be_written_in_the_environment(tmp_path: Path) -> None:
+    environ = {"TIDEGATE_WORKER__KINDS": "python, command", "TIDEGATE_SPARK__CONF": "a.b=1, c=d=e"}
+    found = load(home=tmp_path, environ=environ)
+    assert found.worker.kinds == ("python", "command")
+    assert found.spark.conf == {"a.b": "1", "c": "d=e"}
+
+
+@given(st.sampled_from([(s, k) for s, m in SECTIONS.items() for k in m.model_fields]), st.data())
+def test_any_misspelt_key_is_an_error_and_any_right_one_is_not(place: tuple[str, str], data: Any) -> None:
+    section, key = place
+    cut = data.draw(st.integers(0, len(key) - 1))
+    wrong = key[:cut] + key[cut + 1 :]
+    if wrong and wrong not in SECTIONS[section].model_fields:
+        with pytest.raises(Invalid, match="there is no such setting"):
+            load(home=Path("/nonexistent"), environ={f"TIDEGATE_{section.upper()}__{wrong.upper()}": "1"})
