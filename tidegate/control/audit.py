@@ -1,52 +1,25 @@
-"""Audit: recompute from the revisions which fires were due, and prove the ledger against it.
+"""Audit: recompute from the revisions which fires were due, and prove the ledger against it, on live data.
 
-The ledger is read schedule by schedule; what was owed is recomputed by `domain.planning.owed`, which counts where it
-can, so that a year of minutes that one stretch accounts for costs no more than a day. Fires after a clock's cursor are
-not yet decided: they are late when they are overdue although a scheduler lives. Memory is bounded by one batch of
-schedules; findings are listed up to `MOST_FINDINGS` and counted beyond.
+Schedules are read in batches, each in windows of time that grow and shrink with what they hold, so that memory stays
+bounded whatever the span; what was owed is counted, not walked (see `ledger`). Fires after a clock's cursor are not yet
+decided: late when they are overdue although a scheduler lives. Findings are listed up to `MOST_FINDINGS`, and counted
+beyond.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
-from tidegate.domain import fires, planning
-from tidegate.domain.instants import MINUTE, Instant
-from tidegate.domain.planning import Owed
-from tidegate.domain.runs import State
-from tidegate.domain.schedules import Mode, Revision
-from tidegate.domain.triggers import AfterFinish, Trigger, WindowDays
-from tidegate.ports.control import Book, ControlStore, LedgerRow
+from tidegate.control.ledger import Finding, Kind, Ledger
+from tidegate.domain.ids import ScheduleId
+from tidegate.domain.instants import DAY, HOUR, Duration, Instant
+from tidegate.ports.control import Book, ControlStore
 
 BATCH = 100
 MOST_FINDINGS = 1000
-_BEGINNING: Instant = -(10**17)
-_NOT_RUN = frozenset({State.MISSED.value, State.SUPERSEDED.value})
-
-
-class Kind(StrEnum):
-    LOST = "lost"
-    """Due by its revision and decided by the clock, and not in the ledger."""
-    DOUBLED = "doubled"
-    """In the ledger more than once."""
-    UNEXPLAINED = "unexplained"
-    """In the ledger, and no revision owed it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """`count` consecutive fires from `first` to `last`."""
-
-    kind: Kind
-    namespace: str
-    schedule: str
-    first: Instant
-    last: Instant
-    count: int
-    why: str
+_FEW_ROWS, _MANY_ROWS = 20_000, 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,70 +59,87 @@ async def audit(
     namespace: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
+    kept: Duration | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Audit:
-    """Compare `since` (left out: everything) to `until` (left out, or later: now). Reads only."""
+    """Compare from `since` (left out: everything) to `until` (left out, or later: now). `kept` is how long history is
+    kept: nothing older can be compared. Reads only."""
     now = await store.now()
     end = now if until is None else min(until, now)
-    begin = _BEGINNING if since is None else since
+    floor = max((one for one in (since, None if kept is None else now - kept) if one is not None), default=None)
     alive = any(one.role in ("scheduler", "all") for one in await store.instances())
-    total = _Total(now=now, scheduler_alive=alive)
-    after = None
+    total = _Total(first=end, overdue=now if alive else None)
+    after: ScheduleId | None = None
     while True:
-        books = await store.books(namespace, begin, end, after, BATCH)
-        for book in books:
-            total.add(book, begin, end)
+        index = await store.books(namespace, end, end, after, BATCH)
+        if index:
+            await _batch(store, namespace, after, index, floor, end, total)
+            after = index[-1].schedule_id
         if on_progress is not None:
             on_progress(Progress(schedules=total.schedules, fires=total.recorded, findings=total.found))
-        if len(books) < BATCH:
-            return total.result(begin, end)
-        after = books[-1].schedule_id
+        if len(index) < BATCH:
+            return total.result(end if floor is None and not total.schedules else total.first, end)
 
 
-# ── one schedule ───────────────────────────────────────────────────────────────────────────────────────────────────
+async def _batch(
+    store: ControlStore,
+    namespace: str | None,
+    before: ScheduleId | None,
+    index: Sequence[Book],
+    floor: Instant | None,
+    end: Instant,
+    total: _Total,
+) -> None:
+    """One batch of schedules, from its beginning to the end, window by window."""
+    begin = min(one.created_at for one in index) if floor is None else floor
+    ledgers = {one.schedule_id: Ledger() for one in index}
+    total.first = min(total.first, begin)
+    width, at = DAY, begin - 1
+    while at < end:
+        window = min(at + width, end)
+        books = await store.books(namespace, at + 1, window, before, len(index))
+        rows = sum(len(book.rows) for book in books)
+        if rows > _MANY_ROWS and width > HOUR:
+            width //= 2
+            continue
+        for book in books:
+            if (ledger := ledgers.get(book.schedule_id)) is not None:
+                total.note(ledger.compare(book, at, window, overdue=total.overdue))
+        at = window
+        width = width * 2 if rows < _FEW_ROWS else width
+    for ledger in ledgers.values():
+        total.add(ledger)
 
 
-@dataclass(slots=True)
 class _Total:
-    now: Instant
-    scheduler_alive: bool
-    schedules: int = 0
-    owed: int = 0
-    recorded: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    counts: Counter[Kind] = field(default_factory=Counter)
-    not_yet_decided: int = 0
-    late: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    """What was found so far."""
+
+    def __init__(self, *, first: Instant, overdue: Instant | None) -> None:
+        self.first = first
+        self.overdue = overdue
+        self.schedules = self.owed = self.recorded = self.pending = self.late = 0
+        self.outcomes: Counter[str] = Counter()
+        self.counts: Counter[Kind] = Counter()
+        self.findings: list[Finding] = []
 
     @property
     def found(self) -> int:
         return sum(self.counts.values())
 
-    def add(self, book: Book, since: Instant, until: Instant) -> None:
-        """Compare one schedule's book."""
-        self.schedules += 1
-        for row in book.rows:
-            self.recorded += row.n
-            self.outcomes[row.outcome] += row.n
-        decided = max(min(until, book.cursor), since - 1)
-        ran = sorted({row.from_fire for row in book.rows if row.outcome not in _NOT_RUN})
-        expected = list(planning.owed(book.revisions, since - 1, decided, ran=ran))
-        self.owed += sum(one.n for one in expected)
-        for finding in _merged(_compare(book, expected, since)):
+    def note(self, findings: Iterable[Finding]) -> None:
+        for finding in _merged(findings):
             self.counts[finding.kind] += finding.count
             if len(self.findings) < MOST_FINDINGS:
                 self.findings.append(finding)
-        if book.deleted_at is None:
-            self._pending(book, until, ran)
 
-    def _pending(self, book: Book, until: Instant, ran: Sequence[Instant]) -> None:
-        """Fires that have come and that no timekeeper has decided yet."""
-        for one in planning.owed(book.revisions, book.cursor, until, ran=ran):
-            self.not_yet_decided += one.n
-            due = fires.due(f"{book.namespace}/{book.name}", one.revision.spec.trigger, one.first)
-            if self.scheduler_alive and self.now - due > max(one.revision.spec.catch_up.grace, MINUTE):
-                self.late += one.n
+    def add(self, ledger: Ledger) -> None:
+        """One schedule is through."""
+        self.schedules += 1
+        self.owed += ledger.owed
+        self.recorded += ledger.recorded
+        self.pending += ledger.pending
+        self.late += ledger.late
+        self.outcomes.update(ledger.outcomes)
 
     def result(self, since: Instant, until: Instant) -> Audit:
         return Audit(
@@ -162,124 +152,25 @@ class _Total:
             lost=self.counts[Kind.LOST],
             doubled=self.counts[Kind.DOUBLED],
             unexplained=self.counts[Kind.UNEXPLAINED],
-            not_yet_decided=self.not_yet_decided,
+            not_yet_decided=self.pending,
             late=self.late,
             findings=tuple(self.findings),
         )
 
 
-def _compare(book: Book, expected: Sequence[Owed], since: Instant) -> Iterator[Finding]:
-    """Walk the ledger and what was owed side by side, both ascending."""
-    ledger = _Ledger(book)
-    yield from ledger.doubled()
-    for one in expected:
-        yield from ledger.account(one)
-    yield from ledger.unexplained(since)
-
-
-class _Ledger:
-    """One schedule's rows, as far as they are explained."""
-
-    def __init__(self, book: Book) -> None:
-        self.book = book
-        self.rows = sorted(book.rows, key=lambda row: (row.from_fire, row.to_fire))
-        self.explained: Counter[int] = Counter()
-
-    def doubled(self) -> Iterator[Finding]:
-        """Rows that overlap an earlier one."""
-        reach: LedgerRow | None = None
-        for index, row in enumerate(self.rows):
-            if reach is not None and row.from_fire <= reach.to_fire:
-                last = min(row.to_fire, reach.to_fire)
-                why = f"recorded as {reach.outcome} and again as {row.outcome}"
-                count = row.n if row.to_fire <= reach.to_fire else 1
-                yield self._finding(Kind.DOUBLED, row.from_fire, last, count, why)
-                self.explained[index] = row.n
-            if reach is None or row.to_fire > reach.to_fire:
-                reach = row
-
-    def account(self, owed: Owed) -> Iterator[Finding]:
-        """Tick off the rows of a span of owed fires; what no row stands for is lost."""
-        trigger, at = owed.revision.spec.trigger, owed.first - 1
-        for index, row in self._between(owed.first, owed.last):
-            if row.n > 1 or row.to_fire > row.from_fire:
-                first, last = max(row.from_fire, owed.first), min(row.to_fire, owed.last)
-                yield from self._lost(trigger, at, first - 1, owed)
-                self.explained[index] += _count(trigger, first - 1, last)
-                at = max(at, last)
-                continue
-            if at >= row.from_fire:
-                continue
-            yield from self._lost(trigger, at, row.from_fire - 1, owed)
-            if _count(trigger, row.from_fire - 1, row.from_fire):
-                self.explained[index] += 1
-            at = row.from_fire
-        yield from self._lost(trigger, at, owed.last, owed)
-
-    def _between(self, first: Instant, last: Instant) -> Iterable[tuple[int, LedgerRow]]:
-        return ((index, row) for index, row in enumerate(self.rows) if row.to_fire >= first and row.from_fire <= last)
-
-    def _lost(self, trigger: Trigger, after: Instant, until: Instant, owed: Owed) -> Iterator[Finding]:
-        count = _count(trigger, after, until) if after < until else 0
-        if isinstance(trigger, WindowDays) and count:
-            count = sum(1 for fire in owed.fires() if after < fire <= until)
-        if count:
-            first = fires.next_fire(trigger, after)
-            last = fires.newest_fire(trigger, until)
-            assert first is not None and last is not None
-            why = f"revision {owed.revision.rev} owed it and the clock has passed it, but nothing is on record"
-            yield self._finding(Kind.LOST, first, last, count, why)
-
-    def unexplained(self, since: Instant) -> Iterator[Finding]:
-        """Rows, or parts of them, that no revision owed. Fires of `after_finish` follow ends of runs and cannot be
-        recomputed: one is explained by a revision that says so and rules at its time."""
-        for index, row in enumerate(self.rows):
-            short = row.n - self.explained[index]
-            if short <= 0 or self._follows_a_run(row):
-                continue
-            if row.to_fire > row.from_fire and row.n > self.explained[index] > 0 and row.from_fire < since:
-                continue
-            why = f"recorded as {row.outcome}, but no revision in force then owed it"
-            yield self._finding(Kind.UNEXPLAINED, row.from_fire, row.to_fire, short, why)
-
-    def _follows_a_run(self, row: LedgerRow) -> bool:
-        ruling = _ruling(self.book.revisions, row.from_fire)
-        return ruling is not None and ruling.mode is Mode.ENABLED and isinstance(ruling.spec.trigger, AfterFinish)
-
-    def _finding(self, kind: Kind, first: Instant, last: Instant, count: int, why: str) -> Finding:
-        book = self.book
-        return Finding(
-            kind=kind, namespace=book.namespace, schedule=book.name, first=first, last=last, count=count, why=why
-        )
-
-
-def _count(trigger: Trigger, after: Instant, until: Instant) -> int:
-    return fires.count_fires(trigger, after, until)
-
-
-def _ruling(revisions: Sequence[Revision], fire: Instant) -> Revision | None:
-    """The revision in force at a fire time: the newest that is valid from before it."""
-    found = None
-    for revision in revisions:
-        if revision.valid_from < fire:
-            found = revision
-    return found
-
-
 def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Neighbours of the same kind and reason as one."""
     held: Finding | None = None
-    for finding in findings:
-        if held is not None and (held.kind, held.why) == (finding.kind, finding.why):
-            held = replace(
-                held,
-                first=min(held.first, finding.first),
-                last=max(held.last, finding.last),
-                count=held.count + finding.count,
-            )
+    for one in findings:
+        if held is not None and (held.kind, held.why) == (one.kind, one.why):
+            first, last = min(held.first, one.first), max(held.last, one.last)
+            held = replace(held, first=first, last=last, count=held.count + one.count)
             continue
         if held is not None:
             yield held
-        held = finding
+        held = one
     if held is not None:
         yield held
+
+
+__all__ = ["MOST_FINDINGS", "Audit", "Finding", "Kind", "Progress", "audit"]

@@ -6,7 +6,7 @@ also where something else in the trigger is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -171,14 +171,14 @@ def trigger_of(document: Cron | Interval | AfterFinish | At | WindowDays | Never
             assert_never(document)
 
 
-def contradictions(trigger: triggers.Trigger) -> Iterable[Fault]:
+def contradictions(trigger: triggers.Trigger) -> Sequence[Fault]:
     """Faults of a trigger whose fields are right one by one; paths begin below `trigger`."""
     if isinstance(trigger, triggers.At):
         if trigger.start is not None and trigger.time < trigger.start:
-            yield Fault("time", f"must not lie before start ({format_instant(trigger.start)}), or it never fires")
+            return [Fault("time", f"must not lie before start ({format_instant(trigger.start)}), or it never fires")]
         if trigger.end is not None and trigger.time > trigger.end:
-            yield Fault("time", f"must not lie after end ({format_instant(trigger.end)}), or it never fires")
-    yield from fires.validate(trigger)
+            return [Fault("time", f"must not lie after end ({format_instant(trigger.end)}), or it never fires")]
+    return fires.validate(trigger)
 
 
 def _raise_first(faults: Iterable[Fault]) -> None:

@@ -25,7 +25,9 @@ _OCTAL, _HEX = re.compile(r"0o[0-7]+"), re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _MOST_NODES = 200_000
-_CORE = "tag:yaml.org,2002:"
+_CORE = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")
+)
 
 Path = tuple[str | int, ...]
 
@@ -117,7 +119,7 @@ class _Reader:
         said = str(tag or node.tag or "")
         if node.style in ("'", '"', "|", ">"):
             return text
-        if said and not said.startswith(_CORE) and said != "!":
+        if said and said not in _CORE and said != "!":
             self._fault(node, path, f"has the tag {said}, which means nothing here; leave it out")
             return text
         if text in _NULL:

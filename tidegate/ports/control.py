@@ -178,7 +178,7 @@ class Book:
     deleted_at: Instant | None
     revisions: tuple[Revision, ...]  # all that ruled over any part of the span
     cursor: Instant
-    rows: tuple[LedgerRow, ...]  # clock fires with from_fire in the span, ascending
+    rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
 class ControlTx(Protocol):
