@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 import pytest
 import time_oracle as oracle
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.domain.fires import (
@@ -55,6 +55,7 @@ def wall_to_instant(wall: datetime, zone: str) -> int:
 
 
 @pytest.mark.requirement("TIME-3")
+@settings(deadline=None)
 @given(INSTANTS, INSTANTS, st.integers(1, 10**6))
 def test_an_exact_grid_never_drifts(anchor: int, after: int, seconds: int) -> None:
     trigger = Interval(every=f"PT{seconds}S", anchor=anchor, timezone="Europe/Berlin")
@@ -136,6 +137,7 @@ def test_a_window_across_midnight_belongs_to_the_day_on_which_it_opens() -> None
 
 
 @pytest.mark.requirement("TIME-5")
+@settings(deadline=None)
 @given(INSTANTS, st.integers(1, 9), st.sets(st.sampled_from(list(Weekday)), min_size=1), st.integers(0, 1439))
 def test_windows_agree_with_looking_at_every_day(last_fire: int, every: int, days: set[Weekday], earliest: int) -> None:
     zone = "Europe/Berlin"
@@ -173,6 +175,7 @@ def test_start_and_end_bound_every_trigger_inclusively(trigger: TimeTrigger) -> 
 
 
 @pytest.mark.requirement("TIME-6", "TIME-7")
+@settings(deadline=None)
 @given(st.integers(0, 10 * DAY), st.integers(1, 3 * HOUR), st.text(min_size=1, max_size=8))
 def test_jitter_is_a_function_of_schedule_and_fire_time_and_keeps_the_order(at: int, most: int, name: str) -> None:
     for trigger in (Cron(expression="*/10 * * * *", jitter=most), Interval(every="PT90M", jitter=most)):

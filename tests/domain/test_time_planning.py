@@ -280,6 +280,32 @@ def test_a_fire_is_decided_by_the_policy_in_force_at_its_time() -> None:
     assert stretch.rev == 1 and stretch.n == 3 and end.cursor_rev == 2
 
 
+@pytest.mark.requirement("CATCH-1")
+def test_the_grace_itself_is_not_yet_too_late() -> None:
+    due = clock(revision(At(time=T0 + HOUR), catch_up=CatchUp(policy=CatchUpPolicy.NONE)))
+    assert len(plan([due], now=T0 + HOUR + MINUTE, cap=1)[0].fires) == 1
+    assert len(plan([due], now=T0 + HOUR + MINUTE + 1, cap=1)[0].missed) == 1
+
+
+@pytest.mark.requirement("CATCH-1")
+def test_the_newest_max_are_counted_over_all_revisions_of_a_gap() -> None:
+    policy = CatchUp(policy=CatchUpPolicy.ALL, max=3)
+    older = revision(Cron(expression="0 * * * *"), catch_up=policy)
+    newer = revision(Cron(expression="30 * * * *"), rev=2, valid_from=T0 + 3 * HOUR, catch_up=policy)
+    [made] = plan([clock(older, newer)], now=T0 + 5 * HOUR, cap=100)
+    assert [fire.fire_time - T0 for fire in made.fires] == [3 * HOUR, 3 * HOUR + 30 * MINUTE, 4 * HOUR + 30 * MINUTE]
+
+
+@pytest.mark.requirement("CATCH-2")
+def test_a_stored_gap_is_launched_once_and_what_came_since_follows_it() -> None:
+    due = clock(revision(Cron(expression="0 * * * *"), catch_up=CatchUp(policy=CatchUpPolicy.ALL)))
+    [first] = plan([due], now=T0 + 5 * HOUR + 30 * MINUTE, cap=3)
+    assert first.gap is not None and first.gap.left == first.postponed == 2
+    [second] = plan([onward(first)], now=T0 + 7 * HOUR + 30 * MINUTE, cap=100)
+    assert [(fire.fire_time - T0) // HOUR for fire in (*first.fires, *second.fires)] == [1, 2, 3, 4, 5, 6, 7]
+    assert second.gap is None and not second.missed
+
+
 # ── fixed delay and windows ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -333,6 +359,7 @@ def test_a_missed_window_runs_while_it_is_open_and_waits_for_the_next_when_it_cl
 
 
 @pytest.mark.requirement("TIME-8")
+@settings(deadline=None)
 @given(TRIGGERS, st.integers(0, 3 * DAY))
 def test_declaring_or_enabling_never_fires_for_the_past(trigger: Trigger, later: int) -> None:
     new = revision(trigger, valid_from=T0 + later)
