@@ -71,6 +71,7 @@ class Execution:
     exit_status: int | None = None
     polite_at: Instant | None = None
     killed_at: Instant | None = None
+    message: str = "it failed"
 
 
 @dataclass(slots=True)
@@ -84,6 +85,8 @@ class Backend:
     sealed: dict[AttemptKey, Instant] = field(default_factory=dict)
     history: list[Execution] = field(default_factory=list)
     launchers: list[SimLauncher] = field(default_factory=list)
+    script: Callable[[Launch, Execution], tuple[Duration, str]] | None = None
+    """Says how long an execution takes and how it ends, instead of habits (`crashed`: without a word)."""
 
     def begin(self, launch: Launch, host: str) -> Execution:
         """Really start it."""
@@ -97,7 +100,11 @@ class Backend:
         )  # fmt: skip
         self.known[launch.attempt] = one
         self.history.append(one)
-        if steady:
+        if self.script is not None:
+            lasts, outcome = self.script(launch, one)
+            phase = Phase.GONE if outcome == "crashed" else Phase.FINISHED
+            self.driver.at(now + lasts, lambda: self.end(one, phase, None if phase is Phase.GONE else outcome))
+        elif steady:
             self.driver.at(now + habits.longest, lambda: self.end(one, Phase.FINISHED, "succeeded"))
         else:
             self._plan(one, now + warm)
@@ -151,7 +158,7 @@ class Backend:
                 phase=one.phase,
                 backend_id=one.backend_id,
                 outcome=one.outcome,
-                error=None if one.outcome == "succeeded" else {"code": "program.exit", "message": "it failed"},
+                error=None if one.outcome == "succeeded" else {"code": "program.exit", "message": one.message},
                 ago=now - one.ended_at,
             )
         phase = Phase.RUNNING if now >= one.runs_from else Phase.STARTING
@@ -177,7 +184,7 @@ class SimLauncher:
     async def start(self, launch: Launch) -> str:
         fault = None
         if self._gate is not None:
-            await self._gate.call(database=False)
+            await self._gate.backend_call()
             fault = self._gate.backend(("refused", "silent", "unheard"))
             if fault == "silent":
                 raise Unavailable("the backend does not answer")
@@ -195,7 +202,7 @@ class SimLauncher:
 
     async def seal(self, launch: Launch) -> Report | None:
         if self._gate is not None:
-            await self._gate.call(database=False)
+            await self._gate.backend_call()
             if self._gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(launch.attempt)
@@ -206,7 +213,7 @@ class SimLauncher:
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
         if self._gate is not None:
-            await self._gate.call(database=False)
+            await self._gate.backend_call()
             if self._gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         known, report = self._backend.known, self._backend.report
@@ -214,7 +221,7 @@ class SimLauncher:
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
         if self._gate is not None:
-            await self._gate.call(database=False)
+            await self._gate.backend_call()
             if self._gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(attempt)
@@ -223,7 +230,7 @@ class SimLauncher:
 
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
         if self._gate is not None:
-            await self._gate.call(database=False)
+            await self._gate.backend_call()
 
 
 def _nobody() -> None:

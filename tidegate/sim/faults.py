@@ -7,6 +7,7 @@ its connection before or after the effect, or delays the call. Nothing here know
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field, fields, replace
 from random import Random
 from types import TracebackType
@@ -44,8 +45,15 @@ class Rates:
     backend: float = 0.0
     """A backend refuses, does not answer, or answers after the effect that it failed."""
 
+    freezes: tuple[float, ...] = (0.5, 3.0, 8.0, 40.0)
+    """How long, in seconds, up to half as much more or less."""
+    restarts: tuple[float, ...] = (0.1, 1.0, 8.0, 30.0)
+    """How long at most, in seconds, until a dead process has a successor."""
+
     def scaled(self, factor: float) -> Rates:
-        return replace(self, **{one.name: getattr(self, one.name) * factor for one in fields(self)})
+        """The same faults more or less often."""
+        chances = [one.name for one in fields(self) if one.name not in ("freezes", "restarts")]
+        return replace(self, **{name: getattr(self, name) * factor for name in chances})
 
 
 USUAL = Rates(
@@ -80,11 +88,13 @@ class Client(Protocol):
 class Gate:
     """Before each call of one process."""
 
-    __slots__ = ("process", "rng", "open", "_ladder", "_any", "_rates", "_tally")
+    __slots__ = ("process", "sim", "rng", "open", "_draw", "_ladder", "_any", "_rates", "_tally")
 
     def __init__(self, process: Client, rng: Random, rates: Rates, tally: Tally) -> None:
         self.process = process
+        self.sim = process.sim
         self.rng = rng
+        self._draw = rng.random
         self.open: dict[Transaction, None] = {}
         self._tally = tally
         self.set_rates(rates)
@@ -99,23 +109,27 @@ class Gate:
         self._ladder = ladder
         self._any = height
 
-    async def call(self, *, database: bool = True) -> None:
-        """Let others go first; then the call (of the database or of a backend) may happen. Raises Unavailable."""
-        await TURN
-        if database and self.process.sim.outage_until > self.process.sim.clock.instant:
+    def __await__(self) -> Generator[Any, None, None]:
+        """Perhaps let others go first; then the call of the database may happen. Raises Unavailable."""
+        drawn = self._draw()
+        if drawn > 0.5:
+            yield None
+        if self.sim.outage_until > self.sim.clock.instant:
             raise Unavailable("the database does not answer")
-        if not self._any:
-            return
-        drawn = self.rng.random()
         if drawn < self._any:
-            for height, kind in self._ladder:
-                if drawn < height:
-                    self._tally.add(kind)
-                    await self._strike(kind)
-                    return
+            yield from self._strike(drawn).__await__()
 
-    async def _strike(self, kind: str) -> None:
+    async def backend_call(self) -> None:
+        """The same before a call of a backend, which an outage of the database does not concern."""
+        await TURN
+        drawn = self._draw()
+        if drawn < self._any:
+            await self._strike(drawn)
+
+    async def _strike(self, drawn: float) -> None:
         process, rng = self.process, self.rng
+        kind = next(kind for height, kind in self._ladder if drawn < height)
+        self._tally.add(kind)
         match kind:
             case "crash":
                 process.crash(at_once=True)
@@ -124,7 +138,7 @@ class Gate:
                 process.crash(at_once=False)
                 await Gone()
             case "freeze":
-                process.freeze(int(rng.choice((0.5, 3.0, 8.0, 40.0)) * (0.5 + rng.random()) * SECOND))
+                process.freeze(int(rng.choice(self._rates.freezes) * (0.5 + rng.random()) * SECOND))
                 await TURN
             case "lost":
                 raise Unavailable("the connection was lost")
@@ -180,7 +194,7 @@ class FaultyTransaction:
         self._inner = inner
 
     async def __aenter__(self) -> FaultyTransaction:
-        await self._gate.call()
+        await self._gate
         await self._inner.__aenter__()
         self._gate.open[self._inner] = None
         return self
@@ -196,7 +210,7 @@ class FaultyTransaction:
                 inner.release()
                 return
             try:
-                await gate.call()
+                await gate
                 inner.check()
             except Exception:
                 inner.release()
@@ -232,14 +246,17 @@ class FaultyTransaction:
             self._gate.process.wrote(self._inner)
 
     def __getattr__(self, name: str) -> Any:
-        method, gate = getattr(self._inner, name), self._gate
+        """A call of the transaction; the method is made once for all of them."""
+        if name.startswith("_"):
+            raise AttributeError(name)
 
-        async def call(*args: Any, **named: Any) -> Any:
-            await gate.call()
+        async def call(self: FaultyTransaction, *args: Any, **named: Any) -> Any:
+            await self._gate
             self._inner.check()
-            return await method(*args, **named)
+            return await getattr(self._inner, name)(*args, **named)
 
-        return call
+        setattr(FaultyTransaction, name, call)
+        return call.__get__(self)
 
 
 READS = frozenset({"now", "next_due", "next_wake", "open_attempts", "stop_requests", "alive", "silent"})
@@ -264,7 +281,7 @@ class FaultyStore:
         changes = name not in READS
 
         async def call(*args: Any, **named: Any) -> Any:
-            await gate.call()
+            await gate
             unknown = gate.ambiguous() if changes else None
             if unknown == "undone":
                 raise CommitUnknown("the connection was lost while committing")

@@ -96,10 +96,11 @@ class Slot:
         if process.gate is None:
             self._stepped((now, finish(self.part.step(now))), None)
         else:
-            process.sim.driver.spawn(self._step(process.store), process, self._stepped)
+            process.sim.driver.spawn(self._step(process.gate), process, self._stepped)
 
-    async def _step(self, store: Any) -> tuple[Instant, Outcome]:
-        now = await store.now()
+    async def _step(self, gate: Gate) -> tuple[Instant, Outcome]:
+        await gate  # asking the database for its time
+        now = self.process.sim.clock.instant
         return now, await self.part.step(now)
 
     def _stepped(self, result: tuple[Instant, Outcome] | None, error: BaseException | None) -> None:
@@ -233,6 +234,14 @@ class Process:
                 slot.hear(Topic.BACKEND)
 
     # ends
+    def leave(self) -> None:
+        """A clean shutdown, where nothing goes wrong: attempts are left to whoever comes next."""
+        assert self.gate is None and self.fence is not None
+        finish(self.store.leave(self.fence, self.sim.clock.instant))
+        self.alive = False
+        for launcher in self.launchers:
+            self.sim.backend.launchers.remove(launcher)
+
     def freeze(self, span: Duration) -> None:
         self.frozen_until = self.sim.clock.instant + span
         if self.gate is not None:

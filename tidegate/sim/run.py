@@ -18,15 +18,14 @@ from tidegate.sim.process import Pace, Parts, new_rng
 from tidegate.sim.workload import People, Size
 from tidegate.sim.world import Simulation
 
-SETTLE = 3 * MINUTE
-"""How long the calm after the faults lasts before what lives is looked at, and again until it is looked at anew."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """What a seed is let loose on. The seed itself varies how often things go wrong."""
 
     span: Duration = HOUR
+    settle: Duration = 2 * MINUTE
+    """How long the calm after the faults lasts before what lives is looked at, and again until it is looked at anew."""
     faults: bool = True
     schedulers: int = 2
     workers: int = 2
@@ -74,9 +73,9 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     sim.driver.spawn(live(), people, _ended(sim))
     sim.run(scenario.span)
 
-    sim.calm(SETTLE)
+    sim.calm(scenario.settle)
     first = snapshot(sim)
-    sim.run(SETTLE)
+    sim.run(scenario.settle)
     history = observe(sim, (first, snapshot(sim)))
     return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())))
 

@@ -85,10 +85,16 @@ class Simulation:
         self.processes.append(process)
         process.start()
 
+    def stop(self) -> None:
+        """Every process leaves, cleanly; nobody comes up again before `start`."""
+        processes, self.processes = self.processes, []
+        for process in processes:
+            process.leave()
+
     def replace(self, dead: Process) -> None:
         """A supervisor of processes starts another one, at once or after a while."""
         self.processes.remove(dead)
-        delay = int(self.rng.choice((0.1, 1.0, 8.0, 30.0)) * self.rng.random() * SECOND) + MILLISECOND
+        delay = int(self.rng.choice(self.rates.restarts) * self.rng.random() * SECOND) + MILLISECOND
         self.driver.at(
             self.clock.instant + delay, lambda: self._start(dead.role, dead.host, dead.name)
         )  # fmt: skip

@@ -38,7 +38,7 @@ def _run(run: RunFact) -> Iterator[Violation]:
         yield Violation(LAW, f"run {run.key} is {run.state}, and {open_ones[0].key.identity} is open")
     if run.live != (run.finished_at is None):
         yield Violation(LAW, f"run {run.key} is {run.state}, finished {run.finished_at}")
-    if run.state in NEVER_STARTED and run.attempts:
+    if run.state in NEVER_STARTED and run.state is not State.SUPERSEDED and run.attempts:  # an update ends retries too
         yield Violation(LAW, f"run {run.key} is {run.state} after {len(run.attempts)} attempts")
     last = run.attempts[-1].outcome if run.attempts else None
     if run.state is State.SUCCEEDED and last != "succeeded":
@@ -56,8 +56,12 @@ def _attempt(attempt: AttemptFact, real: Execution | None, tolerance: Duration) 
             yield Violation(LAW, f"{name} is on record as {attempt.outcome}, and ran at {when(real.started_at)}")
         return
     if real is None:
+        if attempt.outcome in ("cancelled", "timed_out"):
+            return  # asked to stop before a backend had it
         yield Violation(LAW, f"{name} is on record as {attempt.outcome}, and never ran")
         return
+    if real.fence != attempt.fence:
+        yield Violation(LAW, f"{name} runs under token {real.fence}, on record is {attempt.fence}")
     if real.ended_at is None:
         yield Violation(LAW, f"{name} is on record as {attempt.outcome}, and still runs")
         return

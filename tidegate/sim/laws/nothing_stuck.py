@@ -15,7 +15,7 @@ from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
 from tidegate.sim.laws.no_attempt_unaccounted import IN_FLIGHT
 
 LAW = "nothing_stuck"
-PATIENCE = 2 * MINUTE
+PATIENCE = MINUTE
 
 
 def check(history: History) -> Iterator[Violation]:

@@ -17,7 +17,7 @@ from tidegate.sim.history import History, RunFact, ScheduleFact, StretchFact, Vi
 from tidegate.sim.laws.owed import owed
 
 LAW = "one_outcome"
-PATIENCE = 2 * MINUTE
+PATIENCE = MINUTE
 """How long after its due instant a fire may be undecided when nothing goes wrong."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
 from tidegate.ports.control import Change
 from tidegate.sim.memory.rows import (
@@ -56,6 +56,7 @@ class Data(Database):
         self.expiry: Ordered[tuple[Instant, RunKey]] = Ordered()
         self.queues: dict[str, Ordered[tuple[int, RunKey]]] = {}  # wake_key -> (-priority, run)
         self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (-priority, run)
+        self.days: dict[int, dict[RunKey, None]] = {}  # day of the slot -> its runs
         self.live: dict[RunKey, None] = {}
         self.live_of: dict[int, dict[RunKey, None]] = {}
         self.open: dict[AttemptKey, None] = {}
@@ -110,6 +111,11 @@ class Data(Database):
                 ready = self.ready[new.program.kind] = Ordered()
             ready.add((-new.priority, new.key))
         if old is None:
+            day = new.key.slot // DAY
+            runs = self.days.get(day)
+            if runs is None:
+                runs = self.days[day] = {}
+            runs[new.key] = None
             if new.live:
                 self.live[new.key] = None
                 mine = self.live_of.get(new.key.schedule_id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.domain.errors import Fenced
-from tidegate.domain.ids import Fence
+from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import DAY, Duration, Instant, to_datetime
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never
@@ -96,18 +97,17 @@ class Upkeep:
         """Drops whole days of runs and attempts (`runs`) and of events (`events`) in which nothing is open."""
         data, dropped = self.data, []
         if (keep := retention.get("runs")) is not None:
-            limit = (now - keep) // DAY
             open_days = {key.slot // DAY for key in data.live}
-            days = sorted({key.slot // DAY for key in data.run.rows} - open_days)
-            past = {day for day in days if day < limit}
-            for key in [key for key in data.run.rows if key.slot // DAY in past]:
-                del data.run.rows[key]
-            for attempt in [key for key in data.attempt.rows if key.run.slot // DAY in past]:
-                del data.attempt.rows[attempt]
-            dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(past)]
+            past = sorted(day for day in data.days if day < (now - keep) // DAY and day not in open_days)
+            for day in past:
+                for key in data.days.pop(day):
+                    attempts = data.run.rows.pop(key).attempts
+                    for number in range(1, attempts + 1):
+                        data.attempt.rows.pop(AttemptKey(key, number), None)
+            dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in past]
         if (keep := retention.get("events")) is not None:
-            limit = (now - keep) // DAY
-            past = {event.at // DAY for event in data.events if event.at // DAY < limit}
-            data.events = [event for event in data.events if event.at // DAY >= limit]
-            dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(past)]
+            first = bisect_left(data.events, (now - keep) // DAY * DAY, key=lambda event: event.at)
+            gone = {event.at // DAY for event in data.events[:first]}
+            del data.events[:first]
+            dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(gone)]
         return dropped

@@ -1,0 +1,28 @@
+"""Each law kills: a mistake that is put back is found within a few seeds, and the right program breaks no law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from mistakes import BUGS, Bug
+
+from tidegate.domain.instants import MINUTE
+from tidegate.sim.faults import USUAL
+from tidegate.sim.run import Scenario, simulate
+from tidegate.sim.workload import Size
+
+SMALL = Scenario(span=10 * MINUTE, size=Size(schedules=10, every=MINUTE), rates=replace(USUAL, slow=0.02))
+SEEDS = 40
+
+
+@pytest.mark.requirement("RUN-1", "HA-5")
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_mistake_that_is_put_back_is_found(bug: Bug) -> None:
+    scenario = bug.change(SMALL)
+    broken: set[str] = set()
+    for seed in range(SEEDS):
+        broken |= {violation.law for violation in simulate(seed, scenario).violations}
+        if broken & set(bug.laws):
+            return
+    pytest.fail(f"{bug.name} was not found in {SEEDS} seeds; other laws that broke: {sorted(broken)}")

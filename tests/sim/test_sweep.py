@@ -1,0 +1,54 @@
+"""Many short histories full of faults, and none breaks a law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.domain.instants import HOUR, MINUTE, SECOND
+from tidegate.sim.faults import USUAL as FAULTS
+from tidegate.sim.run import Scenario, simulate
+from tidegate.sim.workload import Size
+
+SHORT = Scenario(
+    span=2 * MINUTE,
+    settle=MINUTE,
+    size=Size(schedules=6, programs=3, every=20 * SECOND),
+    rates=replace(FAULTS, freezes=(0.5, 3.0, 15.0), restarts=(0.1, 1.0, 8.0)),
+)
+MIDDLE = Scenario(span=20 * MINUTE, size=Size(every=MINUTE))
+LARGE = Scenario(span=HOUR, schedulers=3, workers=4, size=Size(schedules=25, programs=8, every=MINUTE))
+CALM = Scenario(span=HOUR, faults=False, size=Size(every=MINUTE))
+
+
+def _broken(scenario: Scenario, seeds: range) -> list[str]:
+    return [f"seed {seed}: {one}" for seed in seeds for one in simulate(seed, scenario).violations]
+
+
+@pytest.mark.requirement("RUN-1", "HA-4", "HA-5", "CATCH-5", "FAIL-3", "RUN-5")
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_no_law_breaks_whatever_fails(first: int) -> None:
+    assert not _broken(SHORT, range(first, first + 25))
+
+
+def test_no_law_breaks_where_nothing_fails() -> None:
+    assert not _broken(CALM, range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("RUN-1", "HA-4", "HA-5", "CATCH-5", "FAIL-3", "RUN-5", "RUN-9")
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_no_law_breaks_in_thousands_of_seeds(first: int) -> None:
+    assert not _broken(SHORT, range(first, first + 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(5000, 5100, 20))
+def test_no_law_breaks_in_longer_histories(first: int) -> None:
+    assert not _broken(MIDDLE, range(first, first + 20))
+
+
+@pytest.mark.slow
+def test_no_law_breaks_with_many_processes() -> None:
+    assert not _broken(LARGE, range(7000, 7010))
