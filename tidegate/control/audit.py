@@ -159,10 +159,10 @@ class _Total:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Neighbours of the same kind and reason as one."""
+    """Rows that are doubled or unexplained for the same reason as one; lost fires are spans already."""
     held: Finding | None = None
     for one in findings:
-        if held is not None and (held.kind, held.why) == (one.kind, one.why):
+        if held is not None and one.kind is not Kind.LOST and (held.kind, held.why) == (one.kind, one.why):
             first, last = min(held.first, one.first), max(held.last, one.last)
             held = replace(held, first=first, last=last, count=held.count + one.count)
             continue
