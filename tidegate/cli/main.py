@@ -90,7 +90,7 @@ _add("Act", trigger=act.trigger, cancel=act.cancel, rerun=act.rerun)
 
 def main() -> None:
     """The `tidegate` command."""
-    app()
+    app(prog_name="tidegate")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,189 @@
+"""The command as a person meets it: exit status, standard output for the answer, standard error for the rest."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from .conftest import Served, tidegate
+
+pytestmark = pytest.mark.requirement("OPS-2")
+
+
+def test_the_whole_way_of_a_schedule(served: Served, flights: Path) -> None:
+    url = served.url
+    said = tidegate("apply", "-f", str(flights), url=url)
+    assert said.status == 0, said.err
+    assert "created" in said.out
+    assert "tidegate enable nightly" in said.out, "apply says how to enable what is new and disabled"
+    assert tidegate("get", "schedules", url=url).out.splitlines()[0].split()[0] == "NAME"
+    assert "Europe/Berlin" in tidegate("get", "schedule", "nightly", url=url).out
+    said = tidegate("preview", "nightly", "--count", "2", "--after", "2026-01-01T00:00:00Z", url=url)
+    assert "2026-01-01 01:00:00Z" in said.out
+    assert "2026-01-01T02:00:00+01:00" in said.out
+    assert "next fire" in tidegate("enable", "nightly", url=url).out
+    assert tidegate("disable", "nightly", "--reason", "holiday", url=url).status == 0
+    assert "holiday" in tidegate("describe", "schedule", "nightly", url=url).out
+    run = tidegate("trigger", "nightly", "--arg", "day=3", "--arg", "who=ada", "-o", "json", url=url).json
+    assert served("GET", f"/runs/{run['id']}").json()["cause"]["type"] == "manual"
+    for command in (("runs",), ("queue",), ("get", "runs"), ("describe", "run", run["id"])):
+        assert run["id"] in tidegate(*command, url=url).out
+    assert tidegate("explain", run["id"], url=url).out.startswith("Verdict")
+    assert "disabled" in tidegate("explain", "nightly", url=url).out
+    assert tidegate("logs", run["id"], url=url).status == 0
+    assert "cancelled" in tidegate("cancel", run["id"], url=url).out
+    assert tidegate("rerun", run["id"], url=url).status == 0
+    assert "The ledger holds" in tidegate("audit", url=url).out
+    assert tidegate("delete", "schedule", "nightly", url=url).status == 0
+    assert tidegate("get", "schedule", "nightly", url=url).status == 1
+
+
+def test_values_of_arguments_are_json_when_they_are(served: Served) -> None:
+    served.declare()
+    said = tidegate(
+        "trigger", "s", "--arg", "n=3", "--arg", "t=x=y", "--arg", 'j={"a": [1]}', "-o", "json", url=served.url
+    )
+    run = served("GET", f"/runs/{said.json['id']}").json()
+    given = run["arguments"] if run["arguments"] is not None else {}
+    assert given in ({}, {"n": 3, "t": "x=y", "j": {"a": [1]}})
+
+
+@pytest.mark.requirement("OPS-4")
+def test_diff_says_by_its_status_whether_a_file_differs(served: Served, flights: Path) -> None:
+    url = served.url
+    assert tidegate("diff", "-f", str(flights), url=url).status == 1
+    tidegate("apply", "-f", str(flights), url=url)
+    assert tidegate("diff", "-f", str(flights), url=url).status == 0
+    flights.write_text(flights.read_text() + "  priority: 70\n")
+    said = tidegate("diff", "-f", str(flights), url=url)
+    assert (said.status, "spec.priority: nothing -> 70" in said.out) == (1, True)
+    flights.write_text("kind: [")
+    assert tidegate("diff", "-f", str(flights), url=url).status == 2
+    assert tidegate("diff", "-f", str(flights) + "x", url=url).status == 2
+
+
+@pytest.mark.requirement("OPS-4")
+def test_a_file_with_a_fault_writes_nothing_and_names_every_fault_with_its_line(served: Served, flights: Path) -> None:
+    flights.write_text(flights.read_text().replace("Europe/Berlin", "Europe/Berlyn") + "  priorty: 70\n")
+    said = tidegate("apply", "-f", str(flights), url=served.url)
+    assert said.status == 1
+    assert "flights.yaml:11" in said.err
+    assert "Europe/Berlin" in said.err
+    assert "did you mean 'priority'" in said.err
+    assert served("GET", "/namespaces/default/programs").json()["items"] == []
+
+
+@pytest.mark.requirement("OPS-4")
+def test_a_dry_run_and_standard_input(served: Served, flights: Path) -> None:
+    said = tidegate("apply", "-f", "-", "--dry-run", given=flights.read_text(), url=served.url)
+    assert (said.status, "would be created" in said.out) == (0, True)
+    assert served("GET", "/namespaces/default/programs").json()["items"] == []
+    assert tidegate("apply", "-f", "-", "-n", "sales", given=flights.read_text(), url=served.url).status == 0
+    assert len(served("GET", "/namespaces/sales/schedules").json()["items"]) == 1
+
+
+def test_a_file_is_previewed_before_it_is_applied(served: Served, flights: Path) -> None:
+    said = tidegate("preview", "-f", str(flights), "--count", "1", "-o", "json", url=served.url)
+    assert set(said.json) == {"nightly"}
+    assert tidegate("preview", url=served.url).status == 2
+
+
+def test_json_and_yaml_are_what_rest_answers(served: Served) -> None:
+    served.declare()
+    answer = served("GET", "/namespaces/default/schedules").json()["items"]
+    assert tidegate("get", "schedules", "-o", "json", url=served.url).json == answer
+    said = tidegate("get", "schedules", "-o", "yaml", url=served.url)
+    assert YAML(typ="safe", pure=True).load(said.out) == json.loads(json.dumps(answer))
+
+
+def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served: Served) -> None:
+    served.declare("a-schedule-with-a-rather-long-name-for-its-owner")
+    for kind in ("schedules", "programs", "pools", "namespaces", "applications", "runs", "instances", "leases"):
+        said = tidegate("get", kind, url=served.url)
+        assert said.status == 0, said.err
+        assert max(map(len, said.out.splitlines())) <= 80
+        assert "\x1b" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        pytest.param(("get", "nonsense"), 2, "is no kind", id="unknown_kind"),
+        pytest.param(("frobnicate",), 2, "No such command", id="unknown_command"),
+        pytest.param(("trigger", "s", "--arg", "x"), 2, "NAME=VALUE", id="argument_without_value"),
+        pytest.param(("runs", "--limit", "0"), 2, "greater than or equal to 1", id="limit_too_small"),
+        pytest.param(("get", "schedule", "s"), 1, "does not exist", id="not_there"),
+        pytest.param(("cancel", "s"), 1, "is not a run id", id="no_run_id"),
+        pytest.param(("apply", "-f", "nowhere.yaml"), 1, "there is no file", id="no_file"),
+        pytest.param(("deploy", "nowhere.py"), 1, "there is no file", id="no_python_file"),
+        pytest.param(("disable", "s", "--mode", "hold"), 1, "not in this version yet", id="later_mode"),
+        pytest.param(("runs", "--state", "done"), 1, "is not a state", id="unknown_state"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_and_never_a_trace(
+    served: Served, arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    said = tidegate(*arguments, url=served.url)
+    assert said.status == status, said.err
+    assert says in " ".join(said.err.split())
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_a_server_that_is_not_there_is_named_with_the_remedy() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        said = tidegate("get", "schedules", url=url)
+    assert said.status == 1
+    assert url in said.err
+    assert "tidegate up" in said.err
+    assert tidegate("get", "schedules", url="not an address").status == 1
+
+
+APP = """
+from tidegate import App, cron
+app = App("etl", namespace="sales")
+
+@app.python
+def load(region: str) -> None: ...
+
+app.schedule("load-eu", load.bind(region="eu"), when=cron("0 2 * * *"))
+app.schedule("load-us", load.bind(region="us"), when=cron("0 3 * * *"))
+"""
+
+
+@pytest.mark.requirement("OPS-3", "LIFE-6")
+def test_deploy_prints_its_plan_first_and_deletes_only_with_a_yes(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "etl.py"
+    file.write_text(APP)
+    said = tidegate("deploy", str(file), url=served.url)
+    assert said.status == 0, said.err
+    assert "+ Schedule load-eu" in said.out
+    assert said.out.index("+ Program load") < said.out.index("is deployed")
+    assert "tidegate enable load-eu -n sales" in said.out
+    file.write_text(APP.replace('app.schedule("load-us"', '0 and app.schedule("load-us"'))
+    said = tidegate("deploy", str(file), url=served.url)
+    assert (said.status, "--yes" in said.err, "- Schedule load-us" in said.out) == (1, True, True)
+    assert len(served("GET", "/namespaces/sales/schedules").json()["items"]) == 2
+    assert tidegate("deploy", str(file), "--no-update-schedules", url=served.url).status == 0
+    assert len(served("GET", "/namespaces/sales/schedules").json()["items"]) == 2
+    assert tidegate("deploy", str(file), "--yes", url=served.url).status == 0
+    assert len(served("GET", "/namespaces/sales/schedules").json()["items"]) == 1
+
+
+def test_a_module_that_cannot_be_imported_is_a_message(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import nothing_of_that_name\n")
+    said = tidegate("deploy", str(tmp_path / "bad.py"), url=served.url)
+    assert (said.status, "nothing_of_that_name" in said.err) == (1, True)
+
+
+def test_every_command_explains_itself() -> None:
+    said = tidegate("--help")
+    assert said.status == 0
+    for command in ("up", "scheduler", "worker", "api", "db", "apply", "diff", "deploy", "get", "describe", "delete"):
+        assert f" {command} " in said.out
+    assert "backfill" not in said.out, "what belongs to a later version is absent"
+    assert tidegate("--version").out.startswith("tidegate ")
