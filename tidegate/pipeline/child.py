@@ -212,7 +212,7 @@ class Attempt:
     # ── how it goes and ends ────────────────────────────────────────────────────────────────────────────────────────
 
     def _asked_to_end(self, *_: Any) -> None:
-        if self.cancellation.requested:
+        if self.cancellation.requested or self.over.is_set():
             return
         self.cancellation.requested = True
         # In a thread: it may talk to Spark, and this is the middle of whatever the program is doing.

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_METADATA_DELETE_RULE = "org.apache.spark.sql.execution.datasources.v2.OptimizeMetadataOnlyDeleteFromTable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def session_properties(
         "spark.app.name": "tidegate",
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{scratch}" -XX:+UseSerialGC -XX:TieredStopAtLevel=4',
+        "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{scratch}"',
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": settings.log_level,
@@ -145,14 +144,11 @@ def session_properties(
         f"{lake}.warehouse": warehouse(spec),
         # Others commit too (other drivers, PyIceberg): a cached table would hide that for half a minute.
         f"{lake}.cache-enabled": "false",
-        # A DELETE of whole files would else commit past the session's stamp (RUN-7).
-        "spark.sql.optimizer.excludedRules": _METADATA_DELETE_RULE,
     }
     given = {name: str(value) for name, value in settings.conf.items()}
     jars = [str(jar) for jar in provisioned.jars]
-    for name in ("spark.sql.extensions", "spark.sql.optimizer.excludedRules"):
-        if name in given:
-            catalog[name] += "," + given.pop(name)
+    if "spark.sql.extensions" in given:
+        catalog["spark.sql.extensions"] += "," + given.pop("spark.sql.extensions")
     if "spark.jars" in given:
         jars.append(given.pop("spark.jars"))
     return ours | given | catalog | {"spark.jars": ",".join(jars)} | dict(extra or {})
