@@ -229,7 +229,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         wake_key=row.wake_key,
         held=row.held,
         slot_held=row.slot_held,
-        pool=row.program.pool,
+        pool=row.pool,
         program_id=row.program.id,
         stop=row.stop,
         attempts=tuple(attempts),

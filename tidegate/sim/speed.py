@@ -28,7 +28,7 @@ class Speed:
 
 def measure(hours: float) -> Speed:
     """Run so many virtual hours as fast as it goes."""
-    sim = Simulation(1, rates=None, pace=IDLE, schedulers=1, workers=1)
+    sim = Simulation(1, rates=None, pace=IDLE, together=True)
     finish(_declare(sim))
     sim.store.data.pool.rows["default"].slots = SCHEDULES
     sim.start()

@@ -20,6 +20,7 @@ from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
 from tidegate.sim.faults import NONE, USUAL, Gate, Rates, Tally
 from tidegate.sim.memory import MemoryStore
+from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.process import KINDS, Pace, Parts, Process, new_rng
 
 EPOCH: Instant = 1_774_699_200 * SECOND
@@ -66,7 +67,8 @@ class Simulation:
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.faults: list[str] = []
         self.notes = 0
-        self.most_slots: dict[str, int] = {}
+        self.most_slots = {name: pool.slots for name, pool in self.store.data.pool.rows.items()}
+        self.store.data.pool.follow = self._pool_changed
         self._count = 0
         roles = ["all"] if together else ["scheduler"] * schedulers + ["worker"] * workers
         self._places = [
@@ -75,7 +77,6 @@ class Simulation:
         ]
 
     def start(self) -> None:
-        self.count_slots()
         for role, host, name in self._places:
             self._start(role, host, name)
 
@@ -117,10 +118,11 @@ class Simulation:
                 gate.set_rates(NONE)
         self.driver.run(self.clock.instant + span)
 
-    def count_slots(self) -> None:
+    def _pool_changed(self, old: PoolRow | None, new: PoolRow | None) -> None:
         """Remember the most slots each pool ever had."""
-        for name, pool in self.store.data.pool.rows.items():
-            self.most_slots[name] = max(self.most_slots.get(name, 0), pool.slots)
+        for pool in (old, new):
+            if pool is not None:
+                self.most_slots[pool.name] = max(self.most_slots.get(pool.name, 0), pool.slots)
 
     # wake-ups
     def announce(self, topics: frozenset[Topic], by: Process | None) -> None:
@@ -136,7 +138,6 @@ class Simulation:
 
     def _said(self, topic: str) -> None:
         """A transaction of people's committed."""
-        self.count_slots()
         self.announce(frozenset({Topic(topic)}), None)
 
     # faults of the whole

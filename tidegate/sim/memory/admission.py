@@ -135,7 +135,8 @@ class AdmitterTransaction(EngineTransaction):
             self.count(key, 1)
         if verdict.take:
             run.held = run.held + verdict.take
-        pool = self.get(data.pool, verdict.program.pool)
+        run.pool = verdict.program.pool
+        pool = self.get(data.pool, run.pool)
         if pool is not None:
             self.edit(data.pool, pool.name).used += 1
             run.slot_held = True

@@ -42,7 +42,7 @@ class RunTransaction(Transaction):
     async def lock_holdings(self, runs: Sequence[RunRow]) -> None:
         """Lock the counters and pools that these runs hold or wait for, in order."""
         await self.lock_all("counter", [key for run in runs for key in run.held])
-        await self.lock_all("pool", [run.program.pool for run in runs if run.slot_held])
+        await self.lock_all("pool", [run.pool for run in runs if run.slot_held])
 
     async def lock_after_finish_clocks(self, runs: Iterable[RunKey]) -> None:
         """Lock the clocks that begin to count when these runs end."""
@@ -60,7 +60,7 @@ class RunTransaction(Transaction):
         """Return the slot of this (own, locked) run and, when it ends, its counters."""
         data = self.data
         if run.slot_held:
-            pool = self.get(data.pool, run.program.pool)
+            pool = self.get(data.pool, run.pool)
             if pool is not None:
                 self.edit(data.pool, pool.name).used -= 1
                 self.released[POOL + pool.name] = None
@@ -73,10 +73,8 @@ class RunTransaction(Transaction):
 
     def count(self, key: str, change: int) -> None:
         data = self.data
-        if self.get(data.counter, key) is None:
-            self.put(data.counter, key, CounterRow(key, change))
-        else:
-            self.edit(data.counter, key).held += change
+        row = self.get(data.counter, key)
+        self.put(data.counter, key, CounterRow(key, change if row is None else row.held + change))
 
     def finish(self, run: RunRow, outcome: State, reason: str, now: Instant, finished_at: Instant) -> None:
         """End this (own, locked) run; what it held must be locked."""
@@ -94,6 +92,10 @@ class RunTransaction(Transaction):
         table = self.data.stats
         if not self.try_lock(table, schedule):
             await self.lock(table, schedule)
+        return self.locked_stats(schedule)
+
+    def locked_stats(self, schedule: int) -> StatsRow:
+        table = self.data.stats
         if self.get(table, schedule) is None:
             self.put(table, schedule, StatsRow(ScheduleId(schedule)))
         return self.edit(table, schedule)

@@ -7,7 +7,7 @@ and `run_live` are one row here, since nothing is partitioned.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Duration, Instant
@@ -128,6 +128,7 @@ class RunRow:
     key: RunKey
     rev: int
     program: ProgramRef  # newest when it was made; pinned when ready
+    pool: str  # the program's
     cause: Cause
     caused_by: str
     fire_time: Instant | None
@@ -177,8 +178,9 @@ class AttemptRow:
     error: JsonObject | None = None
 
 
-@dataclass(eq=False)
-class CounterRow:
+class CounterRow(NamedTuple):
+    """Replaced whole, as the smallest and most often written row."""
+
     key: str
     held: int = 0
 
@@ -214,8 +216,7 @@ class StretchRow:
     decided_at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     at: Instant
     type: str
     run: RunKey | None

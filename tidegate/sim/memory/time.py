@@ -51,6 +51,8 @@ class TimekeeperTransaction(EngineTransaction):
         for plan in plans:
             schedule_id = plan.due.schedule_id
             newest = plan.due.revisions[-1]
+            program = plan.due.program
+            pool = program.pool
             for fire in plan.fires:
                 key = RunKey(fire.fire_time, schedule_id, 0)
                 if not self.try_lock(data.run, key):
@@ -58,7 +60,7 @@ class TimekeeperTransaction(EngineTransaction):
                 if self.get(data.run, key) is None:
                     spec = newest.spec
                     run = RunRow(
-                        key, newest.rev, plan.due.program, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
+                        key, newest.rev, program, pool, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
                         spec.priority, now, None,
                     )  # fmt: skip
                     run.wake_at = now

@@ -50,7 +50,7 @@ class Upkeep:
         for key in data.live:
             run = data.run.rows[key]
             if run.slot_held:
-                counted[run.program.pool] = counted.get(run.program.pool, 0) + 1
+                counted[run.pool] = counted.get(run.pool, 0) + 1
         for name, row in sorted(data.pool.rows.items()):
             right = counted.get(name, 0)
             if row.used != right and name not in data.pool.locks:

@@ -29,7 +29,7 @@ class WorkerTransaction(EngineTransaction):
                 break
             if self.try_lock(data.run, ready.key):
                 run = self.get(data.run, ready.key)
-                if run is not None and run.state is State.READY and await self._take_token(run.program.pool, now):
+                if run is not None and run.state is State.READY and await self._take_token(run.pool, now):
                     launches.append(self._begin(run, host, now))
         return launches
 
@@ -68,9 +68,9 @@ class WorkerTransaction(EngineTransaction):
         seen: dict[str, None] = {}
         for run in ready_runs(data, kinds):
             mine = self.get(data.run, run.key)
-            if mine is not None and mine.state is State.READY and mine.program.pool not in seen:
-                seen[mine.program.pool] = None
-                pool = self.get(data.pool, mine.program.pool)
+            if mine is not None and mine.state is State.READY and mine.pool not in seen:
+                seen[mine.pool] = None
+                pool = self.get(data.pool, mine.pool)
                 if pool is not None and pool.rate_max is not None:
                     at = token_at(pool, now)
                     earliest = at if earliest is None else min(at, earliest)
@@ -124,15 +124,15 @@ class WorkerTransaction(EngineTransaction):
         await self.lock_holdings([run for _, run in still_open])
         await self.lock_all("stats", [run.key.schedule_id for _, run in still_open])
         for end, run in still_open:
-            await self._close(end, self.edit(data.run, run.key), now)
+            self._close(end, self.edit(data.run, run.key), now)
         self.wake_released(now)
 
-    async def _close(self, end: AttemptEnd, run: RunRow, now: Instant) -> None:
+    def _close(self, end: AttemptEnd, run: RunRow, now: Instant) -> None:
         data = self.data
         attempt = self.edit(data.attempt, end.attempt)
         finished_at = max(now - end.ago, attempt.started_at or attempt.created_at)
         attempt.finished_at, attempt.outcome, attempt.error = finished_at, end.outcome, end.error
-        stats = await self.stats_of(run.key.schedule_id)
+        stats = self.locked_stats(run.key.schedule_id)
         if end.ran:
             if run.started_at is None:
                 run.started_at = attempt.created_at
