@@ -22,13 +22,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import AttemptKey, Fence
-from tidegate.domain.instants import MILLISECOND, SECOND
+from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.loop import Loop, LoopSettings
 from tidegate.engine.membership import Membership, MembershipSettings
-from tidegate.engine.outcome import Part, Topic
+from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
@@ -208,7 +208,8 @@ async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) 
         watch = Watch()
         dispatcher = Dispatcher(one.store, one.fence, by_kind, watch)
         supervisor = Supervisor(one.store, one.fence, by_kind, watch, one.host)
-        loop = loop_of(one, [dispatcher, supervisor, membership(one, settings)], settings)
+        keeper = LogKeeper(FileLogs(settings.home), settings.retention.logs)
+        loop = loop_of(one, [dispatcher, supervisor, keeper, membership(one, settings)], settings)
         async with AsyncExitStack() as stack:
             for launcher in launchers:
                 launcher.on_change = lambda: loop.wake(Topic.BACKEND)
@@ -226,6 +227,28 @@ async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) 
             await running
             if leaving is Leaving.END_ATTEMPTS:
                 await _end_warm(launchers)
+
+
+class LogKeeper:
+    """A part that removes old directories of attempts. Harmless when several workers of a home do it."""
+
+    name = "log keeper"
+    topics: frozenset[Topic] = frozenset()
+
+    def __init__(self, logs: FileLogs, age: Duration) -> None:
+        self._logs = logs
+        self._age = age
+        self._next: Instant = 0
+
+    def hear(self, topic: Topic) -> None:
+        """Nothing to hear."""
+
+    async def step(self, now: Instant) -> Outcome:
+        if now < self._next:
+            return Outcome(next=self._next)
+        removed = await self._logs.remove_older(now, self._age)
+        self._next = now + HOUR
+        return Outcome(did=removed, next=self._next)
 
 
 async def _end_attempts(

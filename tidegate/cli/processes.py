@@ -172,7 +172,9 @@ class Signals:
     @contextmanager
     def installed(self) -> Iterator[Signals]:
         """While inside: SIGTERM, SIGINT and SIGHUP ask to end, SIGCHLD wakes. Main thread only."""
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+        numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup
+            numbers.remove(signal.SIGHUP)
         before = {number: signal.getsignal(number) for number in numbers}
         wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         try:

@@ -99,7 +99,7 @@ def configure_logging(role: str, settings: LogSettings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(role) if settings.format == "json" else _text(role))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
-    for chatty in ("httpx", "httpcore", "py4j", "uvicorn.access", "psycopg.pool"):
+    for chatty in ("httpx", "httpcore", "py4j", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 

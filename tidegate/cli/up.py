@@ -142,6 +142,7 @@ class Up:
     def _recipes(self, url: str) -> list[Recipe]:
         mark = {MARK: mark_of(self.home)}
         environ = {**os.environ, "TIDEGATE_HOME": str(self.home), "TIDEGATE_DATABASE_URL": url, **mark}
+        environ["TIDEGATE_URL"] = self.address  # for programs that use the doors
         environ.pop("TIDEGATE_DATABASE__URL", None)
 
         def recipe(role: str, *more: str, fds: tuple[int, ...] = ()) -> Recipe:

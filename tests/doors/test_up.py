@@ -1,0 +1,357 @@
+"""`tidegate up`: one command, one process tree, its own database; whatever is killed comes back, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tidegate.cli.up import MARK, end_leftovers, mark_of
+
+from .conftest import tidegate
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(holds: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """Wait for something to hold; what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come to hold in time"
+        time.sleep(0.05)
+    return found
+
+
+class Up:
+    """A running `tidegate up`."""
+
+    def __init__(self, home: Path, port: int, **environ: str) -> None:
+        self.home = home
+        self.url = f"http://127.0.0.1:{port}"
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tidegate.cli.main", "up", "--home", str(home), "--port", str(port)],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**inherited, **environ},
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    @property
+    def said(self) -> str:
+        return "".join(self.lines)
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.said
+        try:
+            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=2).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def role(self, name: str) -> psutil.Process:
+        """The process of a role."""
+        for child in psutil.Process(self.process.pid).children():
+            if name in child.cmdline():
+                return child
+        raise AssertionError(f"no {name}")
+
+    def roles(self) -> set[int]:
+        return {self.role(name).pid for name in ("scheduler", "worker", "api")}
+
+    def get(self, path: str) -> Any:
+        answer = httpx.get(f"{self.url}/api/v1{path}", trust_env=False, timeout=20)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = httpx.request(method, f"{self.url}/api/v1{path}", json=body, trust_env=False, timeout=20)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def declare(self, name: str, argv: list[str], **spec: Any) -> None:
+        program = {"spec": {"type": "command", "argv": argv}}
+        self.call("PUT", f"/namespaces/default/programs/{name}", program)
+        body = {"spec": {"program": name, "trigger": {"type": "never"}, "enabled": True, **spec}}
+        self.call("PUT", f"/namespaces/default/schedules/{name}", body)
+
+    def trigger(self, name: str) -> str:
+        return str(self.call("POST", f"/namespaces/default/schedules/{name}:trigger")["id"])
+
+    def state(self, run: str) -> str:
+        return str(self.get(f"/runs/{run}")["state"])
+
+    def ended(self, run: str) -> bool:
+        return self.state(run) == "succeeded"
+
+    def ask_to_end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait(seconds)
+        self._reader.join(5)
+        return status
+
+    def clean(self) -> None:
+        """Whatever a failed test left."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        self._reader.join(10)
+        end_leftovers(self.home)
+        until(lambda: not database_processes(self.home))
+
+
+def processes_of(home: Path) -> list[str]:
+    """Everything that carries the mark of a home, or works in its database."""
+    return marked(home) + database_processes(home)
+
+
+def marked(home: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark_of(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def database_processes(home: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.name() == "postgres" and str(home) in process.cwd():
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def up(home: Path) -> Iterator[Up]:
+    running = Up(home, free_port())
+    try:
+        until(running.ready, 60)
+        yield running
+    finally:
+        running.clean()
+
+
+@pytest.mark.requirement("HA-7", "OPS-13", "HA-3")
+def test_it_comes_up_by_itself_says_where_and_leaves_nothing_behind(up: Up) -> None:
+    until(lambda: "ready at" in up.said)
+    assert up.url in up.said
+    assert oct((up.home).stat().st_mode & 0o777) == "0o700"
+    assert {one["role"] for one in up.get("/instances")["items"]} == {"scheduler", "worker", "api"}
+    began = time.monotonic()
+    assert up.ask_to_end() == 0, up.said
+    assert time.monotonic() - began < 10, "nothing ran, so nothing had to be waited for"
+    assert processes_of(up.home) == []
+    assert "Traceback" not in up.said
+
+
+@pytest.mark.requirement("HA-7")
+def test_ctrl_c_ends_it_too(up: Up) -> None:
+    assert up.ask_to_end(signal.SIGINT) == 0
+    assert processes_of(up.home) == []
+
+
+@pytest.mark.requirement("OPS-13")
+def test_a_second_one_on_the_home_is_refused_at_once_by_home_and_pid(up: Up) -> None:
+    began = time.monotonic()
+    said = tidegate("up", "--home", str(up.home), "--port", str(free_port()))
+    assert time.monotonic() - began < 5
+    assert said.status == 1
+    assert str(up.home) in said.err
+    assert str(up.process.pid) in said.err
+    assert up.ready()
+
+
+def test_a_port_in_use_is_named_with_the_remedy(home: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        said = tidegate("up", "--home", str(home), "--port", port)
+    assert said.status == 1
+    assert port in said.err
+    assert "--port" in said.err
+    assert processes_of(home) == []
+
+
+@pytest.mark.requirement("OPS-10")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
+def test_listening_beyond_loopback_is_refused(home: Path, host: str) -> None:
+    for command in (("up",), ("api",)):
+        environ = {"TIDEGATE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+        said = tidegate(*command, "--home", str(home), "--host", host, environ=environ)
+        assert said.status == 1
+        assert "loopback" in said.err
+    assert not (home / "pg").exists()
+
+
+def test_a_home_of_a_newer_version_is_left_alone(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "version").write_text("999\n")
+    said = tidegate("up", "--home", str(home), "--port", str(free_port()))
+    assert (said.status, "newer" in said.err) == (1, True)
+    assert not (home / "pg").exists()
+
+
+def test_a_database_that_does_not_answer_is_a_message(home: Path) -> None:
+    environ = {"TIDEGATE_DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"}
+    for command in (("up", "--port", str(free_port())), ("scheduler",), ("worker",), ("db", "status")):
+        said = tidegate(*command, "--home", str(home), environ=environ)
+        assert said.status == 1
+        assert "TIDEGATE_DATABASE_URL" in said.err
+        assert "Traceback" not in said.err
+
+
+def test_a_role_alone_needs_a_database(home: Path) -> None:
+    for role in ("scheduler", "worker", "api"):
+        said = tidegate(role, "--home", str(home))
+        assert (said.status, "TIDEGATE_DATABASE_URL" in said.err) == (1, True)
+
+
+def test_a_wrong_setting_is_named(home: Path) -> None:
+    said = tidegate("up", "--home", str(home), environ={"TIDEGATE_API__PROT": "1"})
+    assert (said.status, "did you mean 'port'" in said.err) == (1, True)
+
+
+@pytest.mark.requirement("HA-8", "RUN-1")
+def test_whatever_is_killed_comes_back_and_no_run_is_lost_or_doubled(up: Up) -> None:
+    count = up.home / "count"
+    up.declare("work", ["sh", "-c", f"echo x >> {count}; sleep 1"])
+    before = up.roles()
+    for role in ("scheduler", "worker", "api"):
+        run = up.trigger("work")
+        up.role(role).kill()
+        until(up.ready)
+        until(partial(up.ended, run))
+    assert count.read_text() == "x\n" * 3
+    assert not before & up.roles()
+    assert up.said.count("ended unasked (killed by SIGKILL)") == 3
+
+
+@pytest.mark.requirement("HA-8")
+def test_a_database_that_is_killed_comes_back(up: Up) -> None:
+    postmaster = int((up.home / "pg/data/postmaster.pid").read_text().split()[0])
+    os.kill(postmaster, signal.SIGKILL)
+    time.sleep(0.5)
+    until(up.ready, 60)
+    up.declare("work", ["true"])
+    run = up.trigger("work")
+    until(lambda: up.state(run) == "succeeded")
+
+
+@pytest.mark.requirement("HA-8", "RUN-5")
+def test_what_runs_survives_a_kill_of_the_whole_tree_and_is_adopted(home: Path) -> None:
+    first = Up(home, free_port())
+    second = None
+    try:
+        until(first.ready, 60)
+        first.declare("work", ["sh", "-c", f"sleep 6; echo x >> {home}/count"])
+        run = first.trigger("work")
+        until(lambda: first.state(run) == "running")
+        roles = first.roles()
+        first.process.kill()
+        first.process.wait()
+        until(lambda: not any(map(psutil.pid_exists, roles)))
+        assert any("sleep 6" in one for one in marked(home)), "the program goes on"
+        second = Up(home, free_port())
+        until(second.ready, 60)
+        until(partial(second.ended, run))
+        attempts = second.get(f"/runs/{run}")["attempts"]
+        assert len(attempts) == 1
+        assert (home / "count").read_text() == "x\n"
+        assert second.ask_to_end() == 0
+        assert processes_of(home) == []
+    finally:
+        for one in (first, second):
+            if one is not None:
+                one.clean()
+
+
+@pytest.mark.requirement("FAIL-3", "HA-3")
+def test_what_does_not_end_in_time_is_stopped_and_is_neither_crash_nor_failure(home: Path) -> None:
+    port = free_port()
+    up = Up(home, port, TIDEGATE_WORKER__SHUTDOWN="PT2S")
+    again = None
+    try:
+        until(up.ready, 60)
+        up.declare("short", ["sh", "-c", "sleep 1"])
+        up.declare("long", ["sh", "-c", "trap '' TERM; sleep 100 & while true; do sleep 1; done"])
+        short, long = up.trigger("short"), up.trigger("long")
+        until(lambda: {up.state(short), up.state(long)} == {"running"})
+        began = time.monotonic()
+        assert up.ask_to_end() == 0
+        assert time.monotonic() - began < 20
+        assert processes_of(home) == []
+        again = Up(home, port)
+        until(again.ready, 60)
+        assert again.state(short) == "succeeded"
+        stats = again.get("/namespaces/default/schedules/long/stats")
+        assert (stats["total_crashes"], stats["total_failures"]) == (0, 0)
+        tried_again = again
+        until(lambda: tried_again.state(long) == "running")
+    finally:
+        for one in (up, again):
+            if one is not None:
+                one.clean()
+
+
+@pytest.mark.requirement("HA-3", "RUN-5")
+def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempts(up: Up, tmp_path: Path) -> None:
+    url = up.role("worker").environ()["TIDEGATE_DATABASE_URL"]
+    assert tidegate("db", "status", environ={"TIDEGATE_DATABASE_URL": url}).status == 0
+    assert "up to date" in tidegate("db", "upgrade", environ={"TIDEGATE_DATABASE_URL": url}).out
+    place = tmp_path / "elsewhere"
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
+    environ = {**inherited, "TIDEGATE_DATABASE_URL": url, "TIDEGATE_HOME": str(place), MARK: mark_of(place)}
+    command = [sys.executable, "-m", "tidegate.cli.main", "worker"]
+    up.declare("work", ["sh", "-c", "sleep 5"])
+    os.kill(up.role("worker").pid, signal.SIGSTOP)
+    lone = subprocess.Popen(command, env=environ)
+    try:
+        run = up.trigger("work")
+        until(lambda: up.state(run) == "running")
+        lone.terminate()
+        assert lone.wait(20) == 0
+        assert any("sleep 5" in one for one in marked(place)), "it was left running"
+        lone = subprocess.Popen(command, env=environ)
+        until(lambda: up.state(run) == "succeeded")
+        assert len(up.get(f"/runs/{run}")["attempts"]) == 1
+    finally:
+        lone.kill()
+        lone.wait()
+        end_leftovers(place)
