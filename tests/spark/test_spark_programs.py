@@ -67,7 +67,7 @@ def test_a_file_is_run_as_a_script(lake):
         ("fail", {}, "program.error", "ValueError: no such feed"),
         ("leave", {}, "program.exit", "exit status 3"),
         ("fial", {}, "program.import", "did you mean 'fail'?"),
-        ("tell", {"regoin": "eu"}, "program.import", "does not take regoin and lacks region"),
+        ("tell", {"regoin": "eu"}, "program.arguments", "does not take regoin and lacks region"),
     ],
 )
 def test_a_failure_says_what_was_wrong(lake, name, arguments, code, text):

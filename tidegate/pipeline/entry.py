@@ -71,7 +71,9 @@ def _bind(function: Callable[..., Any], given: Mapping[str, Any], arguments: Map
             missing
         )
         raise BadEntry(
-            f"{name} {' and '.join(faults)}.", remedy="Compare the schedule's arguments with its parameters."
+            f"{name} {' and '.join(faults)}.",
+            remedy="Compare the schedule's arguments with its parameters.",
+            code="program.arguments",
         )
     return {key: value for key, value in given.items() if key in parameters} | dict(arguments)
 
