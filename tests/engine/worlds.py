@@ -20,6 +20,7 @@ from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.membership import Membership
 from tidegate.engine.outcome import Outcome, Part
 from tidegate.engine.supervisor import Supervisor
+from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
 from tidegate.ports.control import ClockState, Metadata
 from tidegate.ports.launching import Launch, Phase, Report, StopHow
@@ -182,6 +183,14 @@ class World:
         self.fence = crank(self.store.register(role="scheduler", name="s", host="h", pid=1, now=self.now))
         self.admitter = Admitter(self.store, self.fence)
         self.membership = Membership(self.store, self.fence)
+
+    def timekeeper(self, store: object = None, **settings: int) -> Timekeeper:
+        chosen = TimekeeperSettings(**settings)
+        return Timekeeper(self.store if store is None else store, self.fence, chosen)  # type: ignore[arg-type]
+
+    def fires(self, schedule: ScheduleId) -> list[Instant]:
+        """The fire times that became runs, ascending."""
+        return sorted(key.slot for key in self.store.data.run.rows if key.schedule_id == schedule and key.ord == 0)
 
     def step(self, part: Part) -> Outcome:
         return crank(part.step(self.now))
