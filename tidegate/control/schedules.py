@@ -53,16 +53,16 @@ async def put(
     """Create it or bring it to what is declared. `expected`: the revision of If-Match (0: it must not exist yet, as for
     POST). Raises Invalid (program unknown), Conflict (another application's), Stale."""
     namespace, name = declaration.metadata.namespace, declaration.metadata.name
-    known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
     async with changing(store, dry_run=dry_run) as tx:
         if declaration.metadata.application is not None:
             await tx.lock_application(namespace, declaration.metadata.application)
         found = await tx.lock_programs(namespace, [declaration.spec.program])
         stored = next(iter(await tx.lock_schedules(namespace, [name])), None)
         check_revision("schedule", name, expected, stored.rev if stored else None)
-        if not found:
-            raise Invalid([unknown_program(declaration, known)], what=f"schedule {name!r}")
-        return await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+        if found:
+            return await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+    known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
+    raise Invalid([unknown_program(declaration, known)], what=f"schedule {name!r}")
 
 
 async def delete(store: ControlStore, namespace: str, name: str, *, who: str, expected: int | None = None) -> None:
