@@ -145,10 +145,16 @@ class Backend:
                 self.driver.at(now + delay, lambda: self.end(one, Phase.FINISHED, "cancelled"))
 
     def changed(self, host: str) -> None:
-        """Tell the launchers of that host, as far as they listen."""
+        """Tell the launchers of that host. Where things go wrong, some do not hear it."""
         for launcher in self.launchers:
-            if launcher.host == host:
+            if launcher.host == host and (launcher.gate is None or self.rng.random() > 0.1):
                 launcher.on_change()
+
+    def reboot(self, host: str) -> None:
+        """Everything that runs on that host is gone, without a word."""
+        for one in self.known.values():
+            if one.host == host:
+                self.end(one, Phase.GONE, None)
 
     def report(self, one: Execution) -> Report:
         now = self.driver.clock.instant
@@ -173,7 +179,7 @@ class SimLauncher:
         self.host = host
         self.on_change: Callable[[], None] = _nobody
         self._backend = backend
-        self._gate = gate
+        self.gate = gate
 
     async def open(self) -> None:
         self._backend.launchers.append(self)
@@ -183,9 +189,9 @@ class SimLauncher:
 
     async def start(self, launch: Launch) -> str:
         fault = None
-        if self._gate is not None:
-            await self._gate.backend_call()
-            fault = self._gate.backend(("refused", "silent", "unheard"))
+        if self.gate is not None:
+            await self.gate.backend_call()
+            fault = self.gate.backend(("refused", "silent", "unheard"))
             if fault == "silent":
                 raise Unavailable("the backend does not answer")
         backend = self._backend
@@ -201,9 +207,9 @@ class SimLauncher:
         return one.backend_id
 
     async def seal(self, launch: Launch) -> Report | None:
-        if self._gate is not None:
-            await self._gate.backend_call()
-            if self._gate.backend(("silent",)):
+        if self.gate is not None:
+            await self.gate.backend_call()
+            if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(launch.attempt)
         if one is None:
@@ -212,25 +218,27 @@ class SimLauncher:
         return self._backend.report(one)
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
-        if self._gate is not None:
-            await self._gate.backend_call()
-            if self._gate.backend(("silent",)):
+        if self.gate is not None:
+            await self.gate.backend_call()
+            if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         known, report = self._backend.known, self._backend.report
+        if self.gate is not None:  # it may be silent about some
+            attempts = [key for key in attempts if self._backend.rng.random() > 0.02]
         return [report(known[key]) for key in attempts if key in known]
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
-        if self._gate is not None:
-            await self._gate.backend_call()
-            if self._gate.backend(("silent",)):
+        if self.gate is not None:
+            await self.gate.backend_call()
+            if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(attempt)
         if one is not None and one.ended_at is None:
             self._backend.stop(one, how)
 
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
-        if self._gate is not None:
-            await self._gate.backend_call()
+        if self.gate is not None:
+            await self.gate.backend_call()
 
 
 def _nobody() -> None:

@@ -40,6 +40,10 @@ class Rates:
     slow: float = 0.0
     session: float = 0.0
     """The server forgets the session of a process that lives."""
+    leave: float = 0.0
+    """It is shut down cleanly."""
+    reboot: float = 0.0
+    """Its machine goes down with everything that runs there."""
     outage: float = 0.0
     """Nobody reaches the database for a while."""
     backend: float = 0.0
@@ -57,7 +61,8 @@ class Rates:
 
 
 USUAL = Rates(
-    crash=0.002, vanish=0.0005, freeze=0.001, lost=0.003, ambiguous=0.03, slow=0.01, session=0.0003, outage=0.0001,
+    crash=0.002, vanish=0.0005, freeze=0.001, lost=0.003, ambiguous=0.03, slow=0.01, session=0.0003, leave=0.0003,
+    reboot=0.0001, outage=0.0001,
     backend=0.05,
 )  # fmt: skip
 NONE = Rates()
@@ -81,6 +86,8 @@ class Client(Protocol):
     def crash(self, *, at_once: bool) -> None: ...
     def freeze(self, span: Duration) -> None: ...
     def lose_session(self) -> None: ...
+    def leave_politely(self) -> None: ...
+    def reboot(self) -> None: ...
     def wrote(self, transaction: Any) -> None: ...
     def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None: ...
 
@@ -102,7 +109,7 @@ class Gate:
     def set_rates(self, rates: Rates) -> None:
         self._rates = rates
         ladder, height = [], 0.0
-        for kind in ("crash", "vanish", "freeze", "lost", "slow", "session", "outage"):
+        for kind in ("crash", "vanish", "freeze", "lost", "slow", "session", "leave", "reboot", "outage"):
             if rate := getattr(rates, kind):
                 height += rate
                 ladder.append((height, kind))
@@ -149,6 +156,12 @@ class Gate:
                 await Sleep(pause)
             case "session":
                 process.lose_session()
+            case "leave":
+                process.leave_politely()
+                await TURN
+            case "reboot":
+                process.reboot()
+                await Gone()
             case "outage":
                 process.sim.outage(int(rng.choice((0.2, 2.0, 20.0)) * rng.random() * SECOND))
                 raise Unavailable("the server closed the connection")

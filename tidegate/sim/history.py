@@ -134,6 +134,7 @@ class History:
     writes: tuple[tuple[str, int, int], ...]  # in order: ("wrote" or "retired", instance, epoch)
     grants: tuple[tuple[str, int, int, Instant, Instant], ...]  # duty, token, instance, from, until
     resyncs: tuple[tuple[int, Instant, tuple[Any, ...]], ...]  # token, when, drifts
+    cancels: tuple[tuple[RunKey, Instant], ...]  # runs that people cancelled, and when they were answered
     snapshots: tuple[Snapshot, ...]
     faults: tuple[str, ...]  # what parts raised that they should not
     injected: Mapping[str, int]
@@ -184,6 +185,7 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         writes=tuple(sim.writes),
         grants=tuple(sim.grants),
         resyncs=tuple(sim.resyncs),
+        cancels=tuple(sim.cancels),
         snapshots=snapshots,
         faults=tuple(sim.faults),
         injected=dict(sorted(sim.tally.counts.items())),

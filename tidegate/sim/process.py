@@ -25,7 +25,7 @@ from tidegate.engine.supervisor import Supervisor, SupervisorSettings
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
 from tidegate.sim.backend import SimLauncher
-from tidegate.sim.drive import finish
+from tidegate.sim.drive import Sleep, finish
 from tidegate.sim.faults import FaultyStore, Gate
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Slot:
     def ring(self) -> None:
         process = self.process
         now = process.sim.clock.instant
-        if self.running or self.at is None or self.at > now or not process.alive:
+        if self.running or self.at is None or self.at > now or not process.alive or process.leaving:
             return
         self.at = None
         if process.frozen_until > now:
@@ -156,6 +156,7 @@ class Process:
     slots: list[Slot] = field(default_factory=list)
     launchers: list[SimLauncher] = field(default_factory=list)
     local: frozenset[Topic] = frozenset()
+    leaving: bool = False
 
     def start(self) -> None:
         sim = self.sim
@@ -260,6 +261,23 @@ class Process:
             self.sim.driver.at(self.sim.clock.instant + int(gate.rng.random() * 20 * SECOND), self.lose_session)
         self.end("crashed")
 
+    def reboot(self) -> None:
+        self.sim.reboot(self.host)
+
+    def leave_politely(self) -> None:
+        """SIGTERM: steps under way end, nothing new begins, then it says goodbye. Attempts are left for adoption."""
+        if self.fence is not None and not self.leaving:
+            self.leaving = True
+            self.sim.driver.spawn(self._goodbye(self.fence), self, self._gone)
+
+    async def _goodbye(self, fence: Fence) -> None:
+        while any(slot.running for slot in self.slots):
+            await Sleep(50 * MILLISECOND)
+        await self.store.leave(fence, self.sim.clock.instant)
+
+    def _gone(self, result: Any, error: BaseException | None) -> None:
+        self.end("left")
+
     def lose_session(self) -> None:
         if self.fence is not None:
             self.sim.store.lose_session(self.fence.instance_id)
@@ -274,7 +292,7 @@ class Process:
             if why == "fenced" and self.gate is not None:
                 for transaction in list(self.gate.open):
                     transaction.release()
-            if why == "fenced":
+            if why != "crashed":
                 self.lose_session()
             self.sim.replace(self)
 

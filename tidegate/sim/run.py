@@ -83,7 +83,9 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
 def settle_people(sim: Simulation, rng: Random, size: Size) -> People:
     """People whose requests meet every fault but their own death."""
     people = People(sim, rng, size)
-    gate = Gate(people, sim.rng, replace(sim.rates, crash=0.0, vanish=0.0, session=0.0), sim.tally)
+    gate = Gate(
+        people, sim.rng, replace(sim.rates, crash=0.0, vanish=0.0, session=0.0, leave=0.0, reboot=0.0), sim.tally
+    )
     people.store = FaultyStore(gate, sim.store)
     sim.gates.append(gate)
     return people

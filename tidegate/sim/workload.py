@@ -132,7 +132,9 @@ class People:
         live = sorted(data.live)
         if live:
             self.count("cancelled")
-            await runs.cancel(self.store, str(self.rng.choice(live)), who=WHO)
+            key = self.rng.choice(live)
+            await runs.cancel(self.store, str(key), who=WHO)
+            self.sim.cancels.append((key, self.sim.clock.instant))
 
     async def _pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> None:
         metadata = Metadata(namespace="", name=name, labels={})
@@ -249,6 +251,12 @@ class People:
 
     def freeze(self, span: Duration) -> None:
         self.frozen_until = self.sim.clock.instant + span
+
+    def leave_politely(self) -> None:
+        """They are never asked to."""
+
+    def reboot(self) -> None:
+        """Their machine is not looked at."""
 
     def lose_session(self) -> None:
         """They have none."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Topic
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
@@ -65,6 +66,7 @@ class Simulation:
         self.writes: list[tuple[str, int, int]] = []
         self.grants: list[tuple[str, int, int, Instant, Instant]] = []
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
+        self.cancels: list[tuple[RunKey, Instant]] = []
         self.faults: list[str] = []
         self.notes = 0
         self.most_slots = {name: pool.slots for name, pool in self.store.data.pool.rows.items()}
@@ -147,6 +149,12 @@ class Simulation:
         for gate in [*self.gates, *(process.gate for process in self.processes)]:
             for transaction in list(gate.open) if gate is not None else ():
                 transaction.kill()
+
+    def reboot(self, host: str) -> None:
+        """A machine goes down with everything that runs on it."""
+        for process in [one for one in self.processes if one.host == host and one.gate is not None]:
+            process.crash(at_once=True)
+        self.backend.reboot(host)
 
     def fault(self, part: str, error: BaseException | None) -> None:
         """A part raised what it should not have: always worth a look."""

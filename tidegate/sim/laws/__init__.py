@@ -2,11 +2,14 @@
 
 one_outcome            each owed fire has exactly one outcome, and nothing that no revision owed is on record
 grace_kept             what was late by less than the grace ran
+catch_up_kept          what was later ran only as its policy allows
 one_run_a_key          no identity started twice, no run under way twice at a time
 no_stale_writes        nobody wrote after being declared dead; leases are granted to one at a time, with rising tokens
 limits_kept            concurrency and slots, as the backend saw them, at every moment
 counters_add_up        counters, pools and statistics equal what the runs say
 no_attempt_unaccounted what ran and what is on record agree, attempt by attempt
+people_obeyed          what was cancelled, disabled or deleted starts no more
+events_told            the event log tells each run's life once
 nothing_stuck          after the faults, what is due is decided and what lives moves on
 """
 
@@ -16,7 +19,9 @@ from collections.abc import Callable, Iterator
 
 from tidegate.sim.history import History, Violation
 from tidegate.sim.laws import (
+    catch_up_kept,
     counters_add_up,
+    events_told,
     grace_kept,
     limits_kept,
     no_attempt_unaccounted,
@@ -24,6 +29,7 @@ from tidegate.sim.laws import (
     nothing_stuck,
     one_outcome,
     one_run_a_key,
+    people_obeyed,
 )
 
 Law = Callable[[History], Iterator[Violation]]
@@ -31,11 +37,14 @@ Law = Callable[[History], Iterator[Violation]]
 LAWS: tuple[tuple[str, Law], ...] = (
     ("one_outcome", one_outcome.check),
     ("grace_kept", grace_kept.check),
+    ("catch_up_kept", catch_up_kept.check),
     ("one_run_a_key", one_run_a_key.check),
     ("no_stale_writes", no_stale_writes.check),
     ("limits_kept", limits_kept.check),
     ("counters_add_up", counters_add_up.check),
     ("no_attempt_unaccounted", no_attempt_unaccounted.check),
+    ("people_obeyed", people_obeyed.check),
+    ("events_told", events_told.check),
     ("nothing_stuck", nothing_stuck.check),
 )
 

@@ -81,10 +81,15 @@ def _decided_by(history: History, schedule: ScheduleFact) -> Instant:
 
 
 def _one_after_another(schedule: ScheduleFact, runs: list[RunFact]) -> Iterator[Violation]:
-    """What `after_finish` owes depends on its runs: each fire comes its delay after the end of the one before."""
+    """What `after_finish` owes depends on its runs: each fire comes its delay after the end of the one before.
+
+    One that never began may have ended while a run asked for by hand was ending too: then that end counts.
+    """
     triggers = [one.spec.trigger for one in schedule.revisions]
     if len(triggers) != 1 or not isinstance(triggers[0], AfterFinish):
         return
     for before, after in zip(runs, runs[1:], strict=False):
-        if before.finished_at is None or after.key.slot < before.finished_at + triggers[0].delay:
+        ended = before.finished_at
+        earliest = None if ended is None else ended + triggers[0].delay if before.attempts else ended
+        if earliest is None or after.key.slot < earliest:
             yield Violation(LAW, f"{schedule.name}: {when(after.key.slot)} fired before the run before had ended")
