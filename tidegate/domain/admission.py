@@ -137,9 +137,10 @@ def counters_of(candidate: Candidate) -> tuple[str, str]:
 def admit(candidates: Sequence[Candidate], facts: AdmissionFacts, *, now: Instant) -> list[Decision]:
     """Judge a batch, highest priority first, then oldest; the answer has exactly one decision for each."""
     held, free = dict(facts.held), dict(facts.free)
+    left = AdmissionFacts(held=held, free=free)  # the same dictionaries: what is taken below shows in it
     decisions: list[Decision] = []
     for candidate in sorted(candidates, key=lambda one: (-one.priority, one.key)):
-        decision = _decide(candidate, AdmissionFacts(held=held, free=free), now)
+        decision = _decide(candidate, left, now)
         if isinstance(decision, Admit):
             for counter in decision.take:
                 held[counter] = held.get(counter, 0) + 1
