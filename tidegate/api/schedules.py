@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -51,7 +52,7 @@ async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
 async def list_schedules(store: Store, namespace: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     position = decode_cursor("schedules", cursor)
     page = await schedules.page(store, namespace, cursor=position, limit=limit)
-    items = [await shown(store, record) for record in page.items]
+    items = await asyncio.gather(*(shown(store, record) for record in page.items))
     return shapes.page(items, encode_cursor("schedules", page.next))
 
 

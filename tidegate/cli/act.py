@@ -12,7 +12,7 @@ from rich.text import Text
 from tidegate.cli import output
 from tidegate.cli.client import Client, segment
 from tidegate.cli.look import path_of
-from tidegate.cli.options import Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
+from tidegate.cli.options import AnyNamespace, Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
 from tidegate.cli.output import Form, when
 from tidegate.domain.runs import ENDS
 
@@ -54,6 +54,7 @@ def delete(
     kind: Kind,
     name: Annotated[str, typer.Argument(help="Its name.", show_default=False)],
     namespace: Namespace = "default",
+    form: Output = Form.TABLE,
 ) -> None:
     """Delete one thing. A program or application takes its schedules along."""
     what = collection(kind)
@@ -61,7 +62,8 @@ def delete(
         raise typer.BadParameter(f"{what} cannot be deleted.", param_hint="KIND")
     with Client() as client:
         client.call("DELETE", path_of(what, namespace, name))
-    output.say(f"{what[:-1].capitalize()} {name} is deleted.")
+    gone = {"kind": what[:-1].capitalize(), "name": name, "deleted": True}
+    output.show(form, gone, lambda: Text(f"{what[:-1].capitalize()} {name} is deleted."))
 
 
 def trigger(
@@ -81,29 +83,36 @@ def trigger(
     output.show(form, run, lambda: Text(hint))
 
 
-def cancel(run: Run, form: Output = Form.TABLE) -> None:
+def cancel(run: Run, namespace: AnyNamespace = None, form: Output = Form.TABLE) -> None:
     """Cancel a run, wherever it stands: politely first, then by force."""
-    _run_verb(run, "cancel", form)
+    _run_verb(run, "cancel", namespace, form)
 
 
-def rerun(run: Run, form: Output = Form.TABLE) -> None:
+def rerun(run: Run, namespace: AnyNamespace = None, form: Output = Form.TABLE) -> None:
     """Ask for an old run again, with its inputs, arguments and fire time."""
-    _run_verb(run, "rerun", form)
+    _run_verb(run, "rerun", namespace, form)
 
 
-def _run_verb(run: str, verb: str, form: Form) -> None:
+def _run_verb(run: str, verb: str, namespace: str | None, form: Form) -> None:
     with Client() as client:
-        answer = client.call("POST", f"/runs/{segment(run_id(run))}:{verb}")
+        answer = client.call("POST", f"{run_path(run, namespace)}:{verb}")
     output.show(form, answer, lambda: Text(f"Run {answer['id']} is {answer['state']}."))
+
+
+def run_path(run: str, namespace: str | None) -> str:
+    """The path of a run; under its namespace when one is named."""
+    prefix = f"/namespaces/{segment(namespace)}" if namespace else ""
+    return f"{prefix}/runs/{segment(run_id(run))}"
 
 
 def logs(
     run: Run,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Which attempt. [default: newest]")] = None,
+    namespace: AnyNamespace = None,
 ) -> None:
     """What a run's programs printed."""
-    path = f"/runs/{segment(run_id(run))}"
+    path = run_path(run, namespace)
     with Client() as client:
         number, offset = attempt, 0
         while True:

@@ -121,7 +121,7 @@ def deploy(
             plan = client.call("PUT", path, body=body, update_schedules=update_schedules, dry_run=True)
             whole = f"{declared['namespace']}/{declared['name']}"
             if form is Form.TABLE:
-                output.out().print(_plan(whole, plan))
+                output.display(_plan(whole, plan))
             if dry_run:
                 done.append(plan)
                 continue

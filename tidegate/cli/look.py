@@ -49,9 +49,9 @@ def describe(
             stats = client.get(f"{path}/stats")
             fires = client.get(f"{path}/preview", count=3)["items"]
             last = list(client.items(f"/namespaces/{segment(namespace)}/runs", schedule=name, most=5))
-            output.out().print(_schedule_page(item, stats, fires, last))
+            output.display(_schedule_page(item, stats, fires, last))
         elif what == "runs" and form is Form.TABLE:
-            output.out().print(_run_page(item))
+            output.display(_run_page(item))
         else:
             output.show(form, item, lambda: Text(output.as_yaml(item).rstrip()))
 

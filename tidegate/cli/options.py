@@ -15,6 +15,9 @@ from tidegate.domain.ids import parse_run_id
 
 Output = Annotated[Form, typer.Option("-o", "--output", help="How to print the answer.")]
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Whose names are meant.")]
+AnyNamespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Only if it is of this namespace.", show_default=False)
+]
 File = Annotated[str, typer.Option("-f", "--file", help="A YAML or JSON file, or - for standard input.")]
 Schedule = Annotated[str, typer.Argument(help="Name of a schedule.", show_default=False)]
 Run = Annotated[str, typer.Argument(help="Id of a run, as `tidegate runs` prints it.", show_default=False)]

@@ -77,7 +77,18 @@ def show(form: Form, value: Any, table: Callable[[], Any]) -> None:
         case Form.YAML:
             sys.stdout.write(as_yaml(value))
         case Form.TABLE:
-            out().print(table())
+            display(table())
+
+
+def display(renderable: Any) -> None:
+    """Print a table or a page, without the blanks that fill up its lines where nobody looks."""
+    console = out()
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as capture:
+        console.print(renderable)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 def as_yaml(value: Any) -> str:
