@@ -1,0 +1,125 @@
+"""The timekeeper's side: clocks that are due, and what became of their fires."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.domain.ids import ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.planning import Due, Fire, Gap, Plan, Stretch
+from tidegate.store.arrays import Ints, Texts
+from tidegate.store.partitions import day_of
+from tidegate.store.sql import load
+from tidegate.store.transactions import FencedTx, Parts, Tx
+
+Q = load("clocks")
+
+
+class ClocksTx(FencedTx):
+    """See `ports.engine.TimekeeperTx`."""
+
+    async def claim_due(self, now: Instant, limit: int) -> Sequence[Due]:
+        floor = self.parts.due.look(now)
+        rows = await self.session.rows(Q.claim_due, floor=floor, now=now, limit=limit)
+        await self.verify()
+        if not rows:
+            return []
+        learn = self.parts.definitions
+        span = {(row[0], rev) for row in rows for rev in range(row[3], row[2] + 1)}
+        revisions = await learn.revisions(self.session, span)
+        programs = await learn.programs(self.session, {(row[1], row[9]) for row in rows})
+        names = await learn.names(self.session, {row[0] for row in rows})
+        found = []
+        for schedule, program, rev, cursor_rev, cursor, next_due, last_fire, gap_to, gap_left, program_rev in rows:
+            found.append(
+                Due(
+                    schedule_id=ScheduleId(schedule),
+                    name="/".join(names[schedule]),
+                    revisions=tuple(revisions[schedule, one] for one in range(cursor_rev, rev + 1)),
+                    program=programs[program, program_rev],
+                    cursor=cursor,
+                    next_due=next_due,
+                    last_fire=last_fire,
+                    gap=None if gap_to is None else Gap(to=gap_to, left=gap_left or 0),
+                )
+            )
+        return found
+
+    async def record(self, plans: Sequence[Plan], now: Instant) -> None:
+        plans = sorted(plans, key=lambda plan: plan.due.schedule_id)
+        fires = [(plan.due, fire) for plan in plans for fire in plan.fires]
+        fires.sort(key=lambda item: (item[1].fire_time, item[0].schedule_id))
+        await self.ready_for(now, (fire.fire_time for _, fire in fires))
+        if fires:
+            await self._record_fires(fires, now)
+        await record_stretches(self, [(plan.due.schedule_id, one) for plan in plans for one in plan.missed], now)
+        await self.session.send(
+            Q.advance,
+            schedules=Ints(plan.due.schedule_id for plan in plans),
+            cursors=Ints(plan.cursor for plan in plans),
+            cursor_revs=Ints(plan.cursor_rev for plan in plans),
+            next_dues=Ints(plan.next_due for plan in plans),
+            last_fires=Ints(plan.last_fire for plan in plans),
+            gap_tos=Ints(plan.gap.to if plan.gap else None for plan in plans),
+            gap_lefts=Ints(plan.gap.left if plan.gap else None for plan in plans),
+        )
+        earliest = min((plan.next_due for plan in plans if plan.next_due is not None), default=None)
+        if earliest is not None:
+            self.parts.due.lower(earliest)
+
+    async def _record_fires(self, fires: Sequence[tuple[Due, Fire]], now: Instant) -> None:
+        newest = [due.revisions[-1] for due, _ in fires]
+        timeouts = [revision.spec.waiting.timeout for revision in newest]
+        await self.session.send(
+            Q.record_fires,
+            slots=Ints(fire.fire_time for _, fire in fires),
+            schedules=Ints(due.schedule_id for due, _ in fires),
+            revs=Ints(revision.rev for revision in newest),
+            programs=Ints(due.program.id for due, _ in fires),
+            previous=Ints(fire.previous_fire for _, fire in fires),
+            priorities=Ints(revision.spec.priority for revision in newest),
+            expires=Ints(None if timeout is None else now + timeout for timeout in timeouts),
+            kinds=Texts(due.program.kind for due, _ in fires),
+            pools=Texts(due.program.pool for due, _ in fires),
+            now=now,
+            day=day_of(now),
+        )
+        self.parts.wake.lower(now)
+        self.tell("admit")
+
+
+async def record_stretches(tx: Tx, stretches: Sequence[tuple[int, Stretch]], now: Instant) -> None:
+    """Stretches of fires that do not run, as one ledger row and one event each."""
+    if not stretches:
+        return
+    await tx.ready_for(now)
+    await tx.session.send(
+        Q.record_stretches,
+        schedules=Ints(schedule for schedule, _ in stretches),
+        froms=Ints(one.from_fire for _, one in stretches),
+        tos=Ints(one.to_fire for _, one in stretches),
+        revs=Ints(one.rev for _, one in stretches),
+        counts=Ints(one.n for _, one in stretches),
+        outcomes=Texts(one.outcome.value for _, one in stretches),
+        reasons=Texts(one.reason for _, one in stretches),
+        now=now,
+        day=day_of(now),
+    )
+
+
+async def set_after_finish(tx: Tx, ended: dict[int, Instant]) -> None:
+    """Clocks that count from a run's end: schedule -> when its run ended."""
+    if ended:
+        schedules = sorted(ended)
+        cursor = await tx.session.send(
+            Q.set_after_finish, schedules=Ints(schedules), finished=Ints(ended[one] for one in schedules)
+        )
+        tx.tell("clock", if_rows=cursor)
+        tx.parts.due.lower(min(ended.values()))
+
+
+async def next_due(parts: Parts) -> Instant | None:
+    """The earliest due instant of all clocks; also raises the floor to just below it."""
+    row = await parts.database.row(Q.next_due, floor=parts.due.look())
+    parts.due.rise(row[0] if row else None)
+    return row[0] if row else None

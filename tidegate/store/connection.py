@@ -1,0 +1,233 @@
+"""Connections to PostgreSQL: a small pool, transactions in pipeline mode, and one place that reads driver errors.
+
+A transaction sends statements without waiting for their answers; only asking for rows waits. BEGIN, the fence and the
+first query therefore travel together, and so do the last writes and COMMIT. Every connection carries
+`idle_in_transaction_session_timeout`, so that a process frozen in the middle of a transaction gives its row locks back.
+
+What if the database goes away: everything raises `Unavailable` at once, idle connections are dropped, and the next
+call connects anew, so nothing has to be restarted by hand. A connection lost while COMMIT was under way raises
+`CommitUnknown`: only then may the transaction have happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg.conninfo import conninfo_to_dict
+
+from tidegate.domain.errors import CommitUnknown, Conflict, Refused, TidegateError, Unavailable
+from tidegate.store import arrays
+from tidegate.store.sql import Query
+
+log = logging.getLogger(__name__)
+
+Row: TypeAlias = tuple[Any, ...]
+Connection: TypeAlias = AsyncConnection[Row]
+Cursor: TypeAlias = AsyncCursor[Row]
+
+# Plans must not depend on statistics that are out of date at the very moment they matter (a table that grew from
+# nothing to a million rows in seconds): every statement here has an index to use, and one plan to keep.
+_SESSION = b"""
+SET idle_in_transaction_session_timeout = '2s';
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_mergejoin = off;
+SET jit = off;
+SET timezone = 'UTC';
+"""
+_KEEPALIVE: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+
+class Session:
+    """One connection, for as long as a caller has it."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    async def send(self, query: Query, /, **parameters: Any) -> Cursor:
+        """Send a statement; in a transaction without waiting. Its rows, or its error, come with the cursor's fetch."""
+        cursor = self.connection.cursor(binary=True)
+        await cursor.execute(query.sql, parameters, prepare=True)
+        return cursor
+
+    async def rows(self, query: Query, /, **parameters: Any) -> list[Row]:
+        """Send a statement and wait for its rows."""
+        cursor = await self.send(query, **parameters)
+        return await cursor.fetchall()
+
+    async def row(self, query: Query, /, **parameters: Any) -> Row | None:
+        """Send a statement and wait for its first row."""
+        found = await self.rows(query, **parameters)
+        return found[0] if found else None
+
+
+class Database:
+    """A pool of at most `size` connections, made when first needed. One event loop at a time."""
+
+    def __init__(self, url: str, *, name: str = "tidegate", size: int = 8) -> None:
+        self.url = url
+        given = conninfo_to_dict(url)
+        self._parameters = {key: value for key, value in _KEEPALIVE.items() if key not in given}
+        self._name = name
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close what is idle; what is in use is closed when it comes back."""
+        self._closed = True
+        await self._drop_idle()
+
+    async def connect(self, purpose: str = "") -> Connection:
+        """A connection outside the pool, in autocommit. Its user closes it."""
+        name = f"{self._name} {purpose}".strip()
+        try:
+            connection: Connection = await AsyncConnection.connect(
+                self.url, autocommit=True, application_name=name, prepare_threshold=None, **self._parameters
+            )
+        except psycopg.Error as error:
+            raise translate(error) from error
+        try:
+            arrays.register(connection)
+            connection.prepared_max = None
+            await connection.execute(_SESSION)
+        except psycopg.Error as error:
+            await connection.close()
+            raise translate(error) from error
+        return connection
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """A connection for single statements, each its own transaction."""
+        async with self._borrowed() as connection:
+            try:
+                yield Session(connection)
+            except psycopg.Error as error:
+                raise translate(error) from error
+
+    async def rows(self, query: Query, /, **parameters: Any) -> list[Row]:
+        """The rows of one statement by itself."""
+        async with self.session() as session:
+            return await session.rows(query, **parameters)
+
+    async def row(self, query: Query, /, **parameters: Any) -> Row | None:
+        """The first row of one statement by itself."""
+        async with self.session() as session:
+            return await session.row(query, **parameters)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """A transaction: leaving commits, leaving by an exception rolls back.
+
+        Raises CommitUnknown when the connection was lost while committing, Unavailable when it was lost before.
+        """
+        async with self._borrowed() as connection:
+            committing = False
+            try:
+                async with connection.pipeline():
+                    await connection.execute("BEGIN", prepare=True)
+                    yield Session(connection)
+                    committing = True
+                    done = await connection.execute("COMMIT", prepare=True)
+                if done.statusmessage != "COMMIT":
+                    raise Unavailable("The transaction was rolled back by the database.", code="rolled_back")
+            except psycopg.Error as error:
+                raise translate(error, committing=committing) from error
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncIterator[Connection]:
+        await self._slots.acquire()
+        try:
+            connection = self._pop_idle() or await self.connect()
+            try:
+                yield connection
+            except BaseException:
+                await self._restore(connection)
+                raise
+            self._idle.append(connection)
+            if self._closed:
+                await self._drop_idle()
+        finally:
+            self._slots.release()
+
+    def _pop_idle(self) -> Connection | None:
+        """The most recently used idle connection on which nothing has happened since: a word from the server, or the
+        end of the stream, means that it was cut."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                poll = select.poll()
+                poll.register(connection.fileno(), select.POLLIN)
+                if not poll.poll(0):
+                    return connection
+                connection.pgconn.finish()
+        return None
+
+    async def _restore(self, connection: Connection) -> None:
+        """After an exception: make the connection usable again, or part with it."""
+        status = connection.info.transaction_status
+        idle, failed = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
+        if status in (failed, psycopg.pq.TransactionStatus.INTRANS):
+            with suppress(Exception):
+                await asyncio.wait_for(connection.execute("ROLLBACK", prepare=False), 5)
+                status = connection.info.transaction_status
+        if status == idle and not connection.closed:
+            self._idle.append(connection)
+            return
+        await connection.close()
+        if status == psycopg.pq.TransactionStatus.UNKNOWN:
+            await self._drop_idle()  # the server went away: the others are dead too
+
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+def translate(error: psycopg.Error, *, committing: bool = False) -> TidegateError | psycopg.Error:
+    """What a driver error means to us; a programming error stays what it is."""
+    said = str(error).strip() or type(error).__name__
+    match error:
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
+            return Refused(
+                f"The database does not have the schema of this version: {said}",
+                remedy="Run `tidegate db upgrade`.",
+                code="database_older",
+            )
+        case errors.UniqueViolation() | errors.ForeignKeyViolation() | errors.ExclusionViolation():
+            return Conflict(said)
+        case errors.DiskFull():
+            return Unavailable(f"The database's disk is full: {said}", remedy="Make room there.", code="disk_full")
+        case errors.ReadOnlySqlTransaction():
+            return Unavailable(
+                "The database is read-only, so it is a standby.", remedy="Point to the primary.", code="read_only"
+            )
+        case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
+            return Unavailable(f"Another transaction was in the way: {said}", code="contended")
+        case errors.IdleInTransactionSessionTimeout():
+            return Unavailable("This process slept inside a transaction; the database rolled it back.", code="slept")
+        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification() | errors.InvalidCatalogName():
+            return Unavailable(
+                f"The database refuses us: {said}", remedy="Check TIDEGATE_DATABASE_URL.", code="database_refuses"
+            )
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            # The server's own word for another reason than its end means that it did not commit.
+            if committing and (error.sqlstate is None or error.sqlstate[:2] in ("08", "57", "58", "XX")):
+                return CommitUnknown(f"The connection was lost while committing: {said}")
+            return Unavailable(f"The database does not answer: {said}", code="database_unreachable")
+        case _:
+            return error

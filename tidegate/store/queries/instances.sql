@@ -1,0 +1,73 @@
+-- now: the database's time
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- fence: share-lock the writer's own row; no row: it was declared dead
+SELECT host FROM instance WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL FOR SHARE;
+
+-- next_id: the id of an instance about to register
+SELECT nextval(pg_get_serial_sequence('instance', 'id'));
+
+-- hold: the session lock that says that this instance lives
+SELECT pg_advisory_lock(%(space)s::integer, %(id)s::integer);
+
+-- register: an instance appears
+INSERT INTO instance (id, role, name, host, pid, version, up_since, heartbeat, direct)
+OVERRIDING SYSTEM VALUE
+VALUES (%(id)s, %(role)s, %(name)s, %(host)s, %(pid)s, %(version)s, %(now)s, %(now)s, %(direct)s)
+RETURNING epoch;
+
+-- beat: renew the heartbeat; no row: it was declared dead
+UPDATE instance SET heartbeat = greatest(heartbeat, %(now)s)
+WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL
+RETURNING id;
+
+-- alive: everybody who has not ended
+SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance WHERE ended_at IS NULL ORDER BY id;
+
+-- all: everybody, newest first
+SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance ORDER BY id DESC LIMIT 1000;
+
+-- silent: not ended, and heartbeat too old or session lock gone (which says nothing just after the server started)
+SELECT id, role, name, host, pid, epoch, up_since, heartbeat
+FROM instance i
+WHERE ended_at IS NULL
+  AND (heartbeat < %(now)s - %(patience)s
+       OR (direct
+           AND pg_postmaster_start_time() < clock_timestamp() - %(patience)s * interval '1 microsecond'
+           AND NOT EXISTS (SELECT FROM pg_locks k
+                           WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2
+                             AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                             AND k.classid = %(space)s::integer::oid AND k.objid = i.id::integer::oid)))
+ORDER BY id;
+
+-- retire: raise the epoch of one that still has the epoch seen, and give up its leases
+WITH retired AS (
+    UPDATE instance SET epoch = epoch + 1, ended_at = %(now)s
+    WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL
+    RETURNING id
+), freed AS (
+    DELETE FROM lease WHERE instance_id IN (SELECT id FROM retired)
+)
+SELECT id FROM retired;
+
+-- renew_lease: mine AND unexpired AND same epoch
+UPDATE lease SET expires = %(now)s + %(term)s
+WHERE duty = %(duty)s AND instance_id = %(id)s AND epoch = %(epoch)s AND expires > %(now)s
+RETURNING token;
+
+-- take_lease: one that nobody has, or that expired, under a higher token
+INSERT INTO lease AS l (duty, instance_id, epoch, token, expires)
+VALUES (%(duty)s, %(id)s, %(epoch)s, nextval('fencing_token'), %(now)s + %(term)s)
+ON CONFLICT (duty) DO UPDATE
+SET instance_id = excluded.instance_id, epoch = excluded.epoch, token = excluded.token, expires = excluded.expires
+WHERE l.expires <= %(now)s
+RETURNING token;
+
+-- held_lease: whether this very token rules now
+SELECT duty FROM lease WHERE token = %(token)s AND instance_id = %(id)s AND expires > %(now)s FOR SHARE;
+
+-- leases: who has which duty
+SELECT duty, instance_id, epoch, token, expires FROM lease ORDER BY duty;
+
+-- notify: wake other processes
+SELECT pg_notify('tidegate', topic) FROM unnest(%(topics)s) AS topic;

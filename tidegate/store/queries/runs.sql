@@ -1,0 +1,76 @@
+-- lock: live rows of these runs, in ascending order
+SELECT l.slot, l.schedule_id, l.ord, l.state
+FROM unnest(%(slots)s, %(schedules)s, %(ords)s) AS d(slot, schedule_id, ord)
+JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
+ORDER BY l.schedule_id, l.slot, l.ord
+FOR UPDATE OF l;
+
+-- finish: end live runs that have no attempt in flight; what they held
+WITH d AS MATERIALIZED (
+    SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(outcomes)s, %(reasons)s)
+                  AS d(slot, schedule_id, ord, outcome, reason)
+), gone AS (
+    DELETE FROM run_live l USING d
+    WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state IN ('waiting', 'ready')
+    RETURNING l.*, d.outcome, d.reason
+), ledger AS (
+    UPDATE run r
+    SET outcome = g.outcome, reason = g.reason, finished_at = %(now)s, rev = g.rev, program_rev = g.program_rev,
+        ready_at = g.ready_at, started_at = g.started_at, arguments = g.arguments, stop = g.stop
+    FROM gone g
+    WHERE r.slot = g.slot AND r.schedule_id = g.schedule_id AND r.ord = g.ord
+), told AS (
+    INSERT INTO event (day, at, type, schedule_id, slot, ord)
+    SELECT %(day)s, %(now)s, 'run.' || outcome, schedule_id, slot, ord FROM gone
+)
+SELECT slot, schedule_id, ord, array_to_string(held, E'\x1f'), pool, slot_held, attempts, outcome, wake_key, priority,
+       wake_at
+FROM gone;
+
+-- waiting_of: the runs of a schedule that have no attempt in flight, locked in ascending order
+SELECT slot, schedule_id, ord, state FROM run_live
+WHERE schedule_id = %(schedule)s AND state IN ('waiting', 'ready')
+ORDER BY schedule_id, slot, ord
+FOR UPDATE;
+
+-- wake_schedule: judge a schedule's waiting runs again, since what it says has changed
+UPDATE run_live SET wake_at = %(now)s WHERE schedule_id = %(schedule)s AND state = 'waiting' RETURNING slot;
+
+-- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
+UPDATE clock c SET gen = gen + 1 FROM program p
+WHERE c.schedule_id = %(schedule)s AND p.id = c.program_id
+RETURNING c.gen, c.rev, c.program_id, p.rev;
+
+-- add: a run that is no clock fire
+WITH made AS (
+    INSERT INTO run (slot, schedule_id, ord, rev, program_id, fire_time, previous_fire, cause, caused_by, priority,
+                     created_at, given)
+    VALUES (%(now)s, %(schedule)s, %(ord)s, %(rev)s, %(program)s, %(fire_time)s, %(previous_fire)s, %(cause)s,
+            %(caused_by)s, %(priority)s, %(now)s, %(given)s::jsonb)
+    RETURNING *
+), alive AS (
+    INSERT INTO run_live (slot, schedule_id, ord, state, rev, program_id, kind, pool, fire_time, previous_fire, cause,
+                          caused_by, priority, created_at, wake_at, expires_at, given)
+    SELECT slot, schedule_id, ord, 'waiting', rev, program_id, %(kind)s, %(pool)s, fire_time, previous_fire, cause,
+           caused_by, priority, created_at, created_at, %(expires_at)s, given
+    FROM made
+)
+INSERT INTO event (day, at, type, schedule_id, slot, ord)
+SELECT %(day)s, %(now)s, 'run.waiting', schedule_id, slot, ord FROM made;
+
+-- lock_one: where one run stands, locked; its end if it has ended
+SELECT l.state FROM run_live l
+WHERE l.schedule_id = %(schedule)s AND l.slot = %(slot)s AND l.ord = %(ord)s
+FOR UPDATE;
+
+-- outcome: how one run ended
+SELECT outcome FROM run WHERE slot = %(slot)s AND schedule_id = %(schedule)s AND ord = %(ord)s;
+
+-- stop_one: ask the attempt in flight to stop
+WITH asked AS (
+    UPDATE run_live SET state = 'stopping', stop = 'cancel', stop_by = %(by)s, stop_at = %(now)s
+    WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND stop IS NULL
+    RETURNING schedule_id, slot, ord
+)
+INSERT INTO event (day, at, type, schedule_id, slot, ord, payload)
+SELECT %(day)s, %(now)s, 'run.stopping', schedule_id, slot, ord, '{"reason": "cancel"}'::jsonb FROM asked;

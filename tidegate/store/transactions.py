@@ -1,0 +1,100 @@
+"""What every transaction has: a session, what the process remembers, and whom to wake afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegate.domain.errors import Fenced
+from tidegate.domain.ids import Fence, RunKey
+from tidegate.domain.instants import Instant
+from tidegate.store.arrays import Ints
+from tidegate.store.connection import Cursor, Database, Session
+from tidegate.store.definitions import Definitions
+from tidegate.store.floors import Floor
+from tidegate.store.partitions import Partitions
+from tidegate.store.sql import load
+
+I = load("instances")  # noqa: E741
+SEPARATOR = "\x1f"
+"""Between the counters of one run, where they travel as one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one process's store consists of."""
+
+    database: Database
+    definitions: Definitions
+    partitions: Partitions
+    due: Floor = field(default_factory=Floor)
+    wake: Floor = field(default_factory=Floor)
+
+
+class Keys(NamedTuple):
+    """Run keys as columns."""
+
+    slots: Ints
+    schedules: Ints
+    ords: Ints
+
+
+def columns(keys: Iterable[RunKey]) -> Keys:
+    keys = list(keys)
+    return Keys(Ints(key.slot for key in keys), Ints(key.schedule_id for key in keys), Ints(key.ord for key in keys))
+
+
+def ascending(key: RunKey) -> tuple[int, int, int]:
+    """The order in which live runs are locked."""
+    return (key.schedule_id, key.slot, key.ord)
+
+
+class Tx:
+    """The base of all transactions. `topics` are told to other processes once it has committed."""
+
+    def __init__(self, parts: Parts, session: Session) -> None:
+        self.parts = parts
+        self.session = session
+        self.topics: set[str] = set()
+        self._if_rows: list[tuple[Cursor, str]] = []
+
+    def tell(self, topic: str, *, if_rows: Cursor | None = None) -> None:
+        """Wake others after the commit; with `if_rows` only when that statement touched a row."""
+        if if_rows is None:
+            self.topics.add(topic)
+        else:
+            self._if_rows.append((if_rows, topic))
+
+    def told(self) -> set[str]:
+        """The topics, known after the commit."""
+        return self.topics | {topic for cursor, topic in self._if_rows if cursor.rowcount > 0}
+
+    async def verify(self) -> None:
+        """Raises Fenced when this transaction's writer was declared dead."""
+
+    async def ready_for(self, now: Instant, slots: Iterable[Instant] = ()) -> None:
+        """Make sure that what is written now has a partition to lie in."""
+        await self.parts.partitions.ensure_days(slots=slots, now=now)
+
+
+class FencedTx(Tx):
+    """A transaction of the engine. The fence travels with the first statement and is read with its rows."""
+
+    def __init__(self, parts: Parts, session: Session, fence: Fence) -> None:
+        super().__init__(parts, session)
+        self.fence = fence
+        self.host = ""
+        self._check: Cursor | None = None
+
+    async def begin(self) -> None:
+        self._check = await self.session.send(I.fence, id=self.fence.instance_id, epoch=self.fence.epoch)
+
+    async def verify(self) -> None:
+        if self._check is None:
+            return
+        check, self._check = self._check, None
+        row = await check.fetchone()
+        if row is None:
+            raise Fenced(f"Instance {self.fence.instance_id} was declared dead; its writes are refused.")
+        self.host = row[0]
