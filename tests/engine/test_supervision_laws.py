@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from worlds import Worker, World, breaks
 
@@ -103,6 +105,26 @@ def test_a_thousand_ends_are_recorded_in_batches(world: World) -> None:
     assert steps == 3
     assert all(world.run(run).state is State.SUCCEEDED for run in runs)
     assert worker.launcher.calls.count("poll") <= steps, "backends are asked in batches"
+
+
+@pytest.mark.requirement("RUN-4")
+def test_nothing_is_held_while_programs_run(world: World) -> None:
+    world = World(default=300)
+    worker, program = world.worker(), world.program()
+    threads = threading.active_count()
+    for n in range(300):
+        world.trigger(world.schedule(program, f"s{n}"))
+    while world.step(world.admitter).left or worker.dispatch().left:
+        pass
+    worker.supervise()
+    assert len(worker.watch) == 300
+    assert threading.active_count() == threads
+    data = world.store.data
+    assert not any(table.locks for table in (data.run, data.pool, data.counter, data.clock))
+    assert not any(data.sharers.values()), "no transaction is open"
+    worker.launcher.calls.clear()
+    worker.supervise()
+    assert worker.launcher.calls == ["poll"], "all of them are asked about at once"
 
 
 @pytest.mark.requirement("RUN-3")

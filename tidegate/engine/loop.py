@@ -16,31 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidegate.domain.errors import Fenced, Unavailable
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Outcome, Part, Topic
-from tidegate.ports.engine import Clock
+from tidegate.ports.engine import Clock, Wakes
 
 log = logging.getLogger("tidegate.engine")
 
 SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP})
 """Topics that other processes may listen to."""
-
-
-class Wakes(Protocol):
-    """Wake-ups between processes. Any may be lost, none need be in order."""
-
-    async def announce(self, topics: Collection[str]) -> None:
-        """Tell the other processes. Raises Unavailable."""
-
-    async def listen(self, heard: Callable[[str], None]) -> None:
-        """Call `heard` with every topic that another process announces, and with "" once it listens: what was said
-        before that is lost. Returns only by an exception: Unavailable when the connection is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

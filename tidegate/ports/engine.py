@@ -8,7 +8,7 @@ database's, read once at the top of a step by `store.now()` and passed down; no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +33,17 @@ from tidegate.ports.launching import Launch
 class Clock(Protocol):
     async def now(self) -> Instant:
         """The database's time."""
+
+
+class Wakes(Protocol):
+    """Wake-ups between processes (topics `clock`, `admit`, `ready`, `stop`). Any may be lost, none are in order."""
+
+    async def announce(self, topics: Collection[str]) -> None:
+        """Tell the other processes. Raises Unavailable."""
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with every topic that another process announces, and with "" once it listens: what was said
+        before that is lost. Returns only by an exception: Unavailable when the connection is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
