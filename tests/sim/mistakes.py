@@ -83,6 +83,7 @@ async def _hasty_retire(self: MemoryStore, instance: Instance, now: Instant) -> 
     row.epoch += 1
     row.ended_at = now
     self.data.instance.rows[instance.id] = row
+    del self.data.here[instance.id]
     return True
 
 

@@ -222,10 +222,17 @@ class SimLauncher:
             await self.gate.backend_call()
             if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
-        known, report = self._backend.known, self._backend.report
-        if self.gate is not None:  # it may be silent about some
-            attempts = [key for key in attempts if self._backend.rng.random() > 0.02]
-        return [report(known[key]) for key in attempts if key in known]
+        """Silent about what runs as before, and where things go wrong sometimes about others."""
+        backend = self._backend
+        known, now = backend.known, backend.driver.clock.instant
+        news = [
+            one
+            for key in attempts
+            if (one := known.get(key)) is not None and (one.ended_at is not None or now < one.runs_from)
+        ]
+        if self.gate is not None:
+            news = [one for one in news if backend.rng.random() > 0.02 or one.ended_at is None]
+        return [backend.report(one) for one in news]
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
         if self.gate is not None:

@@ -47,6 +47,8 @@ class Size:
 
     schedules: int = 12
     programs: int = 5
+    slots: int = 3
+    """Of the pool `default`."""
     every: Duration = 2 * MINUTE
     """Between two things people do, on average."""
 
@@ -69,7 +71,7 @@ class People:
 
     # what is declared at the beginning
     async def declare(self) -> None:
-        for name, slots in (("default", 3), ("spark", 2), ("narrow", 1)):
+        for name, slots in (("default", self.size.slots), ("spark", 2), ("narrow", 1)):
             rate = (5, SECOND, 5) if name == "spark" and self.rng.random() < 0.5 else None
             await self.insist(partial(self._pool, name, slots, rate))
         for number in range(self.size.programs):

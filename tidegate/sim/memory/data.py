@@ -25,6 +25,7 @@ from tidegate.sim.memory.rows import (
 from tidegate.sim.memory.tables import Database, Ordered, Table, Transaction
 
 WAITING, READY = State.WAITING, State.READY
+FLYING = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
 class Data(Database):
@@ -63,6 +64,7 @@ class Data(Database):
         self.open_of: dict[int, dict[AttemptKey, None]] = {}  # instance -> its open attempts
         self.stops: dict[RunKey, None] = {}
         self.clocks_of_program: dict[int, dict[int, None]] = {}
+        self.here: dict[int, None] = {}  # instances that have not ended
         # what is no row
         self.sharers: dict[int, dict[Transaction, None]] = {}  # instance -> transactions that share its row
         self.sessions: dict[int, None] = {}  # instances whose session lock is held
@@ -86,6 +88,10 @@ class Data(Database):
             self.clocks_of_program.setdefault(new.program_id, {})[new.schedule_id] = None
 
     def _run_changed(self, old: RunRow | None, new: RunRow | None) -> None:
+        if old is not None and new is not None and old.state in FLYING and new.state in FLYING:
+            if new.stop is not None:
+                self.stops[new.key] = None
+            return
         if old is not None:
             if old.state is WAITING:
                 self._forget_waiting(old)

@@ -50,7 +50,7 @@ class Declarations(RunTransaction):
         names = [key for table in (data.schedule_name, data.program_name) for key, _ in self.scan(table)]
         if any(namespace == name for namespace, _ in names):
             raise Conflict(f"namespace {name} is not empty.", remedy="Delete its schedules and programs first.")
-        self.put(data.namespace, name, None)
+        self.delete(data.namespace, name)
         return True
 
     async def lock_application(self, namespace: str, name: str) -> JsonObject | None:
@@ -69,7 +69,7 @@ class Declarations(RunTransaction):
         await self.lock(self.data.application, (namespace, name))
         there = self.get(self.data.application, (namespace, name)) is not None
         if there:
-            self.put(self.data.application, (namespace, name), None)
+            self.delete(self.data.application, (namespace, name))
         return there
 
     async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
@@ -102,7 +102,7 @@ class Declarations(RunTransaction):
         if pool.used or users:
             who = f"program {users[0].ref.namespace}/{users[0].ref.name}" if users else "live runs"
             raise Conflict(f"pool {name} is in use by {who}.")
-        self.put(self.data.pool, name, None)
+        self.delete(self.data.pool, name)
         return True
 
     def clock_now(self) -> Instant:
@@ -154,7 +154,7 @@ class Declarations(RunTransaction):
         row.deleted_at = now
         name = (row.ref.namespace, row.ref.name)
         await self.lock(data.program_name, name)
-        self.put(data.program_name, name, None)
+        self.delete(data.program_name, name)
 
     # schedules
     async def lock_schedules(self, namespace: str, names: Collection[str]) -> Sequence[ScheduleRecord]:
@@ -271,7 +271,7 @@ class Declarations(RunTransaction):
         self.edit(data.clock, schedule).next_due = None
         name = (row.metadata.namespace, row.metadata.name)
         await self.lock(data.schedule_name, name)
-        self.put(data.schedule_name, name, None)
+        self.delete(data.schedule_name, name)
         self.topics["clock"] = None
 
     async def record_stretches(self, schedule: ScheduleId, stretches: Sequence[Stretch], now: Instant) -> None:

@@ -17,6 +17,7 @@ from tidegate.sim.memory.rows import CounterRow, Event, RunRow, StatsRow
 from tidegate.sim.memory.tables import Transaction
 
 POOL = "pool:"
+END_EVENTS = {state: f"run.{state}" for state in State}
 
 
 class RunTransaction(Transaction):
@@ -86,7 +87,7 @@ class RunTransaction(Transaction):
         run.finished_at = finished_at
         run.wake_at = run.wake_key = None
         run.waiting_for = ()
-        self.tell(now, f"run.{outcome}", run.key)
+        self.tell(now, END_EVENTS[outcome], run.key)
 
     async def stats_of(self, schedule: int) -> StatsRow:
         table = self.data.stats

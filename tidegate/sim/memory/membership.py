@@ -23,6 +23,7 @@ class MembershipCalls:
         number = data.instance_ids
         data.instance.rows[number] = InstanceRow(number, role, name, host, pid, 1, now, now)
         data.sessions[number] = None
+        data.here[number] = None
         return Fence(number, 1)
 
     def lose_session(self, instance_id: int) -> None:
@@ -36,13 +37,16 @@ class MembershipCalls:
         self.data.instance.rows[fence.instance_id] = row
 
     async def alive(self) -> Sequence[Instance]:
-        return [as_instance(row) for row in self.data.instance.rows.values() if row.ended_at is None]
+        rows = self.data.instance.rows
+        return [as_instance(rows[number]) for number in self.data.here]
 
     async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
+        data, patient = self.data, now - patience
+        rows, sessions = data.instance.rows, data.sessions
         return [
-            as_instance(row)
-            for row in self.data.instance.rows.values()
-            if row.ended_at is None and (row.id not in self.data.sessions or row.heartbeat < now - patience)
+            as_instance(rows[number])
+            for number in data.here
+            if number not in sessions or rows[number].heartbeat < patient
         ]
 
     async def retire(self, instance: Instance, now: Instant) -> bool:
@@ -58,6 +62,7 @@ class MembershipCalls:
         row.ended_at = now
         data.instance.rows[instance.id] = row
         data.sessions.pop(instance.id, None)
+        del data.here[instance.id]
         for duty, lease in list(data.lease.rows.items()):
             if lease.instance_id == instance.id:
                 self._give_up(duty, lease, now)
@@ -72,6 +77,7 @@ class MembershipCalls:
         row.ended_at = now
         data.instance.rows[fence.instance_id] = row
         data.sessions.pop(fence.instance_id, None)
+        del data.here[fence.instance_id]
         for duty, lease in list(data.lease.rows.items()):
             if lease.instance_id == fence.instance_id:
                 self._give_up(duty, lease, now)

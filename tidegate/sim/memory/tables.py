@@ -70,11 +70,15 @@ def spin(holder: Transaction) -> Awaitable[None]:
 class Transaction:
     """What every transaction has: its overlay, its locks, its end. `killed` says that the server ended it."""
 
-    __slots__ = ("database", "own", "held", "log", "topics", "over", "killed", "blocked_by", "on_end")
+    __slots__ = (
+        "database", "own", "touched", "deletes", "held", "log", "topics", "over", "killed", "blocked_by", "on_end",
+    )  # fmt: skip
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.own: list[dict[Any, Any] | None] = [None] * database.tables
+        self.touched: list[tuple[Table[Any, Any], dict[Any, Any]]] = []
+        self.deletes = False
         self.held: list[tuple[dict[Any, Transaction], Any]] = []
         self.log: list[tuple[list[Any], Any]] = []
         self.topics: dict[str, None] = {}
@@ -116,16 +120,17 @@ class Transaction:
     def get(self, table: Table[K, R], key: K) -> R | None:
         """The row as this transaction sees it: not to be changed."""
         own = self.own[table.number]
-        if own is not None and key in own:
-            row: R | None = own[key]
-            return row
+        if own is not None:
+            row: R | None = own.get(key)
+            if row is not None or key in own:
+                return row
         return table.rows.get(key)
 
     def edit(self, table: Table[K, R], key: K) -> R:
         """This transaction's own copy of a row that it has locked, to be changed."""
         own = self.own[table.number]
         if own is None:
-            own = self.own[table.number] = {}
+            own = self._touch(table)
         else:
             row: R | None = own.get(key)
             if row is not None:
@@ -133,11 +138,22 @@ class Transaction:
         fresh = own[key] = copied(table.rows[key])
         return fresh
 
+    def _touch(self, table: Table[Any, Any]) -> dict[Any, Any]:
+        own: dict[Any, Any] = {}
+        self.own[table.number] = own
+        self.touched.append((table, own))
+        return own
+
+    def delete(self, table: Table[K, Any], key: K) -> None:
+        """Delete a row that this transaction has locked."""
+        self.deletes = True
+        self.put(table, key, None)
+
     def put(self, table: Table[K, R], key: K, row: R | None) -> None:
-        """Write a whole row, or delete it, under a lock that is held."""
+        """Write a whole row under a lock that is held."""
         own = self.own[table.number]
         if own is None:
-            own = self.own[table.number] = {}
+            own = self._touch(table)
         own[key] = row
 
     def scan(self, table: Table[K, R]) -> Iterator[tuple[K, R]]:
@@ -161,19 +177,15 @@ class Transaction:
 
     def commit(self) -> None:
         self.check()
-        for table in self.database.by_number:
-            own = self.own[table.number]
-            if not own:
-                continue
+        for table, own in self.touched:
             rows, follow = table.rows, table.follow
-            for key, row in own.items():
-                old = rows.get(key)
-                if row is not None:
-                    rows[key] = row
-                elif old is not None:
+            if follow is not None:
+                for key, row in own.items():
+                    follow(rows.get(key), row)
+            rows.update(own)
+            for key, row in own.items() if self.deletes else ():
+                if row is None:
                     del rows[key]
-                if follow is not None:
-                    follow(old, row)
         for log, line in self.log:
             log.append(line)
         self.release()
