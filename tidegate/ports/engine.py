@@ -229,4 +229,7 @@ class JanitorStore(Clock, Protocol):
         """Create and ATTACH the missing daily partitions from yesterday to `now + ahead`; their names."""
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
-        """Detach concurrently and drop partitions wholly past retention that hold no open run; their names."""
+        """Detach concurrently and drop partitions wholly past retention that hold no open run; their names.
+
+        `retention` has the keys of the settings: `runs` (runs and their attempts) and `events`.
+        """
