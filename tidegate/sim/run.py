@@ -27,8 +27,10 @@ class Scenario:
     settle: Duration = 2 * MINUTE
     """How long the calm after the faults lasts before what lives is looked at, and again until it is looked at anew."""
     faults: bool = True
-    schedulers: int = 2
-    workers: int = 2
+    schedulers: int | None = None
+    """None: one to three, as the seed says."""
+    workers: int | None = None
+    """None: one to four, on two hosts where there are more than two."""
     size: Size = Size()
     rates: Rates = USUAL
     habits: Habits = ROUGH
@@ -51,11 +53,13 @@ class Verdict:
 def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     """The history of one seed, judged."""
     rng = new_rng(seed, "people")
+    schedulers = scenario.schedulers or rng.choice((1, 2, 2, 3))
+    workers = scenario.workers or rng.choice((1, 2, 2, 4))
     rates = scenario.rates.scaled(rng.choice((0.3, 1.0, 1.0, 2.0))) if scenario.faults else None
     sim = Simulation(
         seed,
-        schedulers=scenario.schedulers,
-        workers=scenario.workers,
+        schedulers=schedulers,
+        workers=workers,
         rates=rates if rates is not None else NONE,
         habits=scenario.habits if scenario.faults else CALM,
         pace=scenario.pace,

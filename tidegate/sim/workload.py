@@ -30,7 +30,7 @@ from tidegate.domain.schedules import (
     Unmet,
     WaitingPolicy,
 )
-from tidegate.domain.triggers import AfterFinish, At, Cron, Interval, Trigger
+from tidegate.domain.triggers import AfterFinish, At, Cron, Interval, Trigger, WindowDays
 from tidegate.ports.control import Metadata
 from tidegate.sim.drive import Sleep
 
@@ -66,7 +66,7 @@ class People:
         self.program_names: list[str] = []
         self.specs: dict[str, ScheduleSpec] = {}
         self.program_limits: dict[str, int] = {}
-        self.made = 0
+        self.names: list[str] = []  # of schedules, also deleted ones
         self.done: dict[str, int] = {}
 
     # what is declared at the beginning
@@ -123,7 +123,9 @@ class People:
         elif choose < 0.88:
             self.count("resized")
             await self._pool(self.rng.choice(("default", "narrow")), self.rng.randint(1, 4), None)
-        elif choose < 0.9:
+        elif choose < 0.92:
+            await self._rerun()
+        elif choose < 0.94:
             self.count("reprogrammed")
             await self._program(self.rng.choice(self.program_names))
         else:
@@ -137,6 +139,13 @@ class People:
             key = self.rng.choice(live)
             await runs.cancel(self.store, str(key), who=WHO)
             self.sim.cancels.append((key, self.sim.clock.instant))
+
+    async def _rerun(self) -> None:
+        data = self.sim.store.data
+        ended = [key for key in sorted(data.run.rows)[-50:] if key not in data.live]
+        if ended:
+            self.count("rerun")
+            await runs.rerun(self.store, str(self.rng.choice(ended)), who=WHO)
 
     async def _pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> None:
         metadata = Metadata(namespace="", name=name, labels={})
@@ -160,8 +169,12 @@ class People:
                 self.program_limits[name] = self.rng.randint(1, 2)
 
     async def _new_schedule(self) -> None:
-        self.made += 1
-        name = f"s{self.made}"
+        gone = [name for name in self.names if name not in self.specs]
+        if gone and self.rng.random() < 0.5:
+            name = self.rng.choice(gone)
+        else:
+            name = f"s{len(self.names) + 1}"
+            self.names.append(name)
         spec = self.draw_spec(self.rng.choice(self.program_names))
         self.specs[name] = spec
         self.count("declared")
@@ -223,7 +236,7 @@ class People:
         jitter = rng.choice((0, 0, 0, 3 * SECOND))
         start = rng.choice((None, None, None, now + 5 * MINUTE))
         end = rng.choice((None, None, None, now + 40 * MINUTE))
-        match rng.choice(("cron", "cron", "seconds", "interval", "interval", "after_finish", "at")):
+        match rng.choice(("cron", "cron", "seconds", "interval", "interval", "after_finish", "at", "window")):
             case "cron":
                 return Cron(
                     expression=rng.choice(("* * * * *", "*/2 * * * *", "*/5 * * * *", "3,17,40-44 * * * *")),
@@ -239,6 +252,9 @@ class People:
                 anchor = rng.choice((None, now - 1_234_567))
                 every = rng.choice(("PT15S", "PT47S", "PT3M"))
                 return Interval(every=every, anchor=anchor, jitter=jitter, start=start, end=end)
+            case "window":
+                at = 12 * 60 + rng.randrange(60)
+                return WindowDays(every_days=1, earliest=at, latest=at + 20, jitter=jitter)
             case "after_finish":
                 return AfterFinish(delay=rng.choice((SECOND, 30 * SECOND)))
             case _:

@@ -6,11 +6,12 @@ wait: an instant that has not come, a limit that is used up, a program that stil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tidegate.domain.instants import MINUTE
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
+from tidegate.domain.triggers import AfterFinish
 from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
 from tidegate.sim.laws.no_attempt_unaccounted import IN_FLIGHT
 
@@ -23,10 +24,13 @@ def check(history: History) -> Iterator[Violation]:
         return
     before, after = history.snapshots[-2:]
     schedules = {schedule.id: schedule for schedule in history.schedules}
+    live = {key.schedule_id for key in after.runs}
     for schedule in history.schedules:
         late = schedule.next_due is not None and schedule.next_due < history.end - PATIENCE
         if late and schedule.deleted_at is None:
             yield Violation(LAW, f"{schedule.name} was due at {when(schedule.next_due or 0)} and is not decided")
+        if _stopped(schedule, live):
+            yield Violation(LAW, f"{schedule.name} works, and neither lives a run of it nor will one come")
     running = {one.attempt for one in history.executions if one.ended_at is None}
     for key, run in after.runs.items():
         if before.runs.get(key) != run:
@@ -36,6 +40,20 @@ def check(history: History) -> Iterator[Violation]:
         why = _why_stuck(history, schedules[key.schedule_id], run, after.at)
         if why:
             yield Violation(LAW, f"run {key} is {run.state} and has not moved since {when(before.at)}: {why}")
+
+
+def _stopped(schedule: ScheduleFact, live: Collection[int]) -> bool:
+    """Whether an endless `after_finish` schedule has come to its end."""
+    newest = schedule.revisions[-1]
+    trigger = newest.spec.trigger
+    return (
+        schedule.deleted_at is None
+        and newest.mode is Mode.ENABLED
+        and isinstance(trigger, AfterFinish)
+        and trigger.end is None
+        and schedule.next_due is None
+        and schedule.id not in live
+    )
 
 
 def _why_stuck(history: History, schedule: ScheduleFact, run: RunFact, now: int) -> str | None:

@@ -327,6 +327,7 @@ class ControlTransaction(Declarations):
         ]
         own = self.own[data.run.number] or {}
         keys = sorted({*keys, *(key for key in own if key.schedule_id == schedule)})
+        await self.lock_after_finish_clocks(keys)
         await self.lock_all("run", keys)
         runs = [run for run in (self.get(data.run, key) for key in keys) if run is not None]
         runs = [run for run in runs if run.state in (State.WAITING, State.READY)]
@@ -335,6 +336,8 @@ class ControlTransaction(Declarations):
             self.finish(self.edit(data.run, run.key), outcome, reason, now, now)
             if run.started_at is not None:
                 (await self.stats_of(schedule)).total_runs += 1
+        if runs:
+            self.set_next_after_finish(schedule, now)
         self.wake_released(now)
         return len(runs)
 
