@@ -1,14 +1,18 @@
 """The rest of the doors: previews, explanations, documents at once, applications, health, metrics, the audit log."""
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
+from tidegate.api import reference
 from tidegate.domain.instants import SECOND
 
 from .conftest import Served, memory_doors, serve
 
 NS = "/namespaces/default"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.requirement("TIME-9", "OPS-1")
@@ -158,8 +162,6 @@ async def _register(store: object, role: str, heartbeat: int) -> None:
 
 @pytest.mark.requirement("OPS-13")
 def test_ready_means_that_database_scheduler_and_worker_work() -> None:
-    import asyncio
-
     doors = memory_doors()
     for served in serve(doors):
         answer = served("GET", "/readyz")
@@ -200,3 +202,10 @@ def test_openapi_lists_every_route_and_every_document(served: Served) -> None:
     for path in ("", "/logs", "/explain", ":cancel", ":rerun"):
         assert f"/api/v1/runs/{{run}}{path}" in found["paths"]
     assert {"Schedule", "Program", "Application", "Namespace", "Pool"} <= set(found["components"]["schemas"])
+
+
+def test_the_page_of_operations_is_made_from_the_code_and_each_says_what_it_does() -> None:
+    told = reference.page()
+    assert (ROOT / "docs/reference/rest.md").read_text() == told
+    rows = [line.split("|")[1:-1] for line in told.splitlines() if line.startswith("| ")][2:]
+    assert all(len(what.split()) > 1 and "." in what for *_, what in rows)

@@ -21,12 +21,14 @@ ALL = "/namespaces/{namespace}/applications"
 
 @router.get(ALL)
 async def list_applications(store: Store, namespace: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """Applications of a namespace."""
     page = await applications.page(store, namespace, cursor=decode_cursor("applications", cursor), limit=limit)
     return shapes.page(map(_shown, page.items), encode_cursor("applications", page.next))
 
 
 @router.get(ONE)
 async def get_application(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    """One application: the names of its programs and schedules."""
     return _shown(await applications.get(store, namespace, name))
 
 

@@ -23,6 +23,7 @@ CREATED: dict[int | str, dict[str, Any]] = {201: {"description": "Created"}}
 
 @router.get("/namespaces", tags=["namespaces"])
 async def list_namespaces(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """Namespaces."""
     page = await namespaces.page(store, cursor=decode_cursor("namespaces", cursor), limit=limit)
     items = (shapes.namespace(one.name, one.document) for one in page.items)
     return shapes.page(items, encode_cursor("namespaces", page.next))
@@ -30,6 +31,7 @@ async def list_namespaces(store: Store, limit: Limit = 100, cursor: Cursor = Non
 
 @router.post("/namespaces", tags=["namespaces"], status_code=201, openapi_extra=document_body("Namespace"))
 async def create_namespace(store: Store, who: Who, response: Response, body: Body) -> dict[str, Any]:
+    """Create it; 409 when the name is taken."""
     declaration = parsing.parse(body, kind="Namespace")
     assert isinstance(declaration, Namespace)
     try:
@@ -41,12 +43,14 @@ async def create_namespace(store: Store, who: Who, response: Response, body: Bod
 
 @router.get(NAMESPACE, tags=["namespaces"])
 async def get_namespace(store: Store, name: str) -> dict[str, Any]:
+    """One namespace."""
     record = await namespaces.get(store, name)
     return shapes.namespace(record.name, record.document)
 
 
 @router.put(NAMESPACE, tags=["namespaces"], openapi_extra=document_body("Namespace"), responses=CREATED)
 async def put_namespace(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
+    """Create it or bring it to what is declared."""
     declaration = parsing.parse(body, kind="Namespace", name=name)
     assert isinstance(declaration, Namespace)
     return await _put_namespace(store, declaration, who, response)
@@ -54,6 +58,7 @@ async def put_namespace(store: Store, who: Who, response: Response, name: str, b
 
 @router.patch(NAMESPACE, tags=["namespaces"], openapi_extra=patch_body())
 async def patch_namespace(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
+    """RFC 7396: what is given replaces, null takes away, everything else stays."""
     record = await namespaces.get(store, name)
     merged = parsing.merge_patch(shapes.namespace(record.name, record.document), body)
     declaration = parsing.parse(merged, kind="Namespace", name=name)
@@ -79,12 +84,14 @@ async def _put_namespace(store: ControlStore, declaration: Namespace, who: str, 
 
 @router.get("/pools", tags=["pools"])
 async def list_pools(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """Pools, and how many of their slots are taken."""
     page = await pools.page(store, cursor=decode_cursor("pools", cursor), limit=limit)
     return shapes.page(map(shapes.pool, page.items), encode_cursor("pools", page.next))
 
 
 @router.post("/pools", tags=["pools"], status_code=201, openapi_extra=document_body("Pool"))
 async def create_pool(store: Store, who: Who, response: Response, body: Body) -> dict[str, Any]:
+    """Create it; 409 when the name is taken."""
     declaration = parsing.parse(body, kind="Pool")
     assert isinstance(declaration, Pool)
     try:
@@ -96,11 +103,13 @@ async def create_pool(store: Store, who: Who, response: Response, body: Body) ->
 
 @router.get(POOL, tags=["pools"])
 async def get_pool(store: Store, name: str) -> dict[str, Any]:
+    """One pool, and how many of its slots are taken."""
     return shapes.pool(await pools.get(store, name))
 
 
 @router.put(POOL, tags=["pools"], openapi_extra=document_body("Pool"), responses=CREATED)
 async def put_pool(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
+    """Create it or bring it to what is declared."""
     declaration = parsing.parse(body, kind="Pool", name=name)
     assert isinstance(declaration, Pool)
     return await _put_pool(store, declaration, who, response)
@@ -108,6 +117,7 @@ async def put_pool(store: Store, who: Who, response: Response, name: str, body: 
 
 @router.patch(POOL, tags=["pools"], openapi_extra=patch_body())
 async def patch_pool(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
+    """RFC 7396: what is given replaces, null takes away, everything else stays."""
     merged = parsing.merge_patch(shapes.pool(await pools.get(store, name)), body)
     declaration = parsing.parse(merged, kind="Pool", name=name)
     assert isinstance(declaration, Pool)

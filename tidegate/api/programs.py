@@ -35,6 +35,7 @@ PATCH_TRIES = 5
 
 @router.get(ALL)
 async def list_programs(store: Store, namespace: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """Programs of a namespace, newest first."""
     page = await programs.page(store, namespace, cursor=decode_cursor("programs", cursor), limit=limit)
     return shapes.page(map(shapes.program, page.items), encode_cursor("programs", page.next))
 
@@ -49,6 +50,7 @@ async def create_program(store: Store, who: Who, response: Response, namespace: 
 
 @router.get(ONE)
 async def get_program(store: Store, response: Response, namespace: str, name: str) -> dict[str, Any]:
+    """One program, with its ETag."""
     record = await programs.get(store, namespace, name)
     response.headers["ETag"] = etag(record.ref.rev)
     return shapes.program(record)

@@ -75,6 +75,7 @@ def _states(text: str | None) -> frozenset[State]:
 @router.get("/runs/{run}")
 @router.get("/namespaces/{namespace}/runs/{run}")
 async def get_run(store: Store, run: RunId, namespace: str | None = None) -> dict[str, Any]:
+    """One run with its attempts."""
     return shapes.run(await _found(store, run, namespace))
 
 
@@ -117,7 +118,7 @@ async def read_log(
 @router.post("/runs/{run}:cancel", status_code=202, openapi_extra=document_body())
 @router.post("/namespaces/{namespace}/runs/{run}:cancel", status_code=202, openapi_extra=document_body())
 async def cancel_run(store: Store, who: Who, run: RunId, body: Body, namespace: str | None = None) -> dict[str, Any]:
-    """Waiting: it ends at once. In flight: it is asked to end, then made to. 409 when it has ended already."""
+    """Waiting: it ends at once. In flight: it is asked to end, then made to. 409 when it ended otherwise."""
     only(body, "reason")
     await _found(store, run, namespace)
     return shapes.run(await runs.cancel(store, run, who=who))

@@ -50,6 +50,7 @@ async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
 
 @router.get(ALL)
 async def list_schedules(store: Store, namespace: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """Schedules of a namespace, newest first."""
     position = decode_cursor("schedules", cursor)
     page = await schedules.page(store, namespace, cursor=position, limit=limit)
     items = await asyncio.gather(*(shown(store, record) for record in page.items))
@@ -66,6 +67,7 @@ async def create_schedule(store: Store, who: Who, response: Response, namespace:
 
 @router.get(ONE)
 async def get_schedule(store: Store, response: Response, namespace: str, name: str) -> dict[str, Any]:
+    """One schedule, with its status and its ETag."""
     record = await schedules.get(store, namespace, name)
     response.headers["ETag"] = etag(record.rev)
     return await shown(store, record)
@@ -236,6 +238,7 @@ async def explain_schedule(store: Store, namespace: str, name: str) -> dict[str,
 
 @router.get(ONE + "/stats")
 async def schedule_stats(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    """Totals, streaks, last start, finish and success, next start."""
     record = await schedules.get(store, namespace, name)
     works = record.mode is Mode.ENABLED
     return shapes.stats(await store.stats(record.id), next_start=record.next_due if works else None)
