@@ -1,6 +1,7 @@
 """The rest of the doors: previews, explanations, documents at once, applications, health, metrics, the audit log."""
 
 import asyncio
+import re
 import time
 from pathlib import Path
 
@@ -208,4 +209,5 @@ def test_the_page_of_operations_is_made_from_the_code_and_each_says_what_it_does
     told = reference.page()
     assert (ROOT / "docs/reference/rest.md").read_text() == told
     rows = [line.split("|")[1:-1] for line in told.splitlines() if line.startswith("| ")][2:]
-    assert all(len(what.split()) > 1 and "." in what for *_, what in rows)
+    made_up = re.compile(r"([A-Z][a-z]+ )+[A-Z][a-z]+\.")  # by FastAPI, where nothing is said
+    assert [path for _, path, _, what in rows if made_up.fullmatch(what.strip())] == []

@@ -21,12 +21,13 @@ Under `/api/v1`; health and metrics lie outside. `/openapi.json` describes every
 - **Lists** answer `{"items": [...], "next": cursor or null}`, newest first; `limit` is 100 unless said, at most 1000;
   `cursor` is the `next` of the page before.
 - **Errors** are problems of RFC 9457, `application/problem+json`: `{type, title, status, detail, code, errors: [{path,
-  reason}]}`, with every fault at once. 400 cannot be read, 403 not from here, 404 not there, 405 not that method, 409 not as
-  things stand, 412 changed in between, 413 too large, 422 wrong, 503 something needed is away (with `Retry-After`).
+  reason}]}`, with every fault at once. 400 cannot be read, 403 not from here, 404 not there, 405 not that method, 409
+  not as things stand, 412 changed in between, 413 too large, 422 wrong, 503 something needed is away (with
+  `Retry-After`).
 - **Revisions**: schedules and programs answer with an `ETag`; a write with `If-Match` is refused with 412 when somebody
   else was faster, `If-None-Match: *` only creates.
-- **Repeats**: a write with an `Idempotency-Key` that was answered before changes nothing and gets the same answer. The same
-  key with another request is 422.
+- **Repeats**: a write with an `Idempotency-Key` that was answered before changes nothing and gets the same answer. The
+  same key with another request is 422.
 - **Who**: nobody is authenticated yet, so only this machine may ask; `Tidegate-User` says who asks, for the audit log.
 
 | Method | Path | Parameters | What it does |
