@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.domain.errors import CommitUnknown
-from tidegate.domain.ids import Fence
+from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.domain.planning import Due, Plan
+from tidegate.domain.schedules import CatchUpPolicy, Mode
 from tidegate.domain.stopping import Ended
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
-from tidegate.ports.engine import AdmissionFacts, Instance
+from tidegate.ports.engine import AdmissionFacts, Candidate, Instance
+from tidegate.sim.backend import ROUGH
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.memory import MemoryStore, MemoryTransaction
 from tidegate.sim.memory.rows import LeaseRow, copied
 from tidegate.sim.process import Pace, Parts
 from tidegate.sim.run import Scenario
+from tidegate.sim.workload import Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,20 @@ def _made(kind: type[MemoryStore], clock: VirtualClock) -> MemoryStore:
 
 def _parts(**parts: Any) -> Callable[[Scenario], Scenario]:
     return lambda scenario: replace(scenario, parts=replace(Parts(), **parts))
+
+
+def _busy(change: Callable[[Scenario], Scenario]) -> Callable[[Scenario], Scenario]:
+    """Programs that mostly fail, and people who hardly rest."""
+
+    def changed(scenario: Scenario) -> Scenario:
+        return replace(
+            change(scenario),
+            habits=replace(ROUGH, fails=0.8, longest=5 * SECOND),
+            rates=replace(scenario.rates, slow=0.1),
+            size=Size(schedules=8, every=3 * SECOND),
+        )
+
+    return changed
 
 
 class CursorBeforeRuns(MemoryTransaction):
@@ -94,6 +111,30 @@ class UnlockedFacts(MemoryTransaction):
         held = {key: row.held for key in counters if (row := self.data.counter.rows.get(key)) is not None}
         free = {name: row.slots - row.used for name in pools if (row := self.data.pool.rows.get(name)) is not None}
         return AdmissionFacts(held=held, free=free)
+
+
+class NothingRuns(MemoryTransaction):
+    """The counters are locked and kept, and not looked at."""
+
+    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
+        facts = await super().admission_facts(counters, pools)
+        return AdmissionFacts(held={}, free=facts.free)
+
+
+class DisabledGoesOn(MemoryTransaction):
+    """The admitter does not look whether the schedule still works."""
+
+    async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
+        return [replace(one, mode=Mode.ENABLED, deleted=False) for one in await super().claim_waiting(now, limit)]
+
+
+class EventsOutside(MemoryTransaction):
+    """Events are written at once, not with the change that they tell."""
+
+    def tell(self, now: Instant, type_: str, run: RunKey | None, schedule: int | None = None) -> None:
+        super().tell(now, type_, run, schedule)
+        log, event = self.log.pop()
+        log.append(event)
 
 
 class NobodyWakes(MemoryTransaction):
@@ -147,6 +188,18 @@ class NoGrace(Timekeeper):
         return super()._decide([replace(one, revisions=tuple(map(_graceless, one.revisions))) for one in due], now)
 
 
+class LatestIsAll(Timekeeper):
+    """Every missed fire runs, whatever the policy."""
+
+    def _decide(self, due: Sequence[Due], now: Instant) -> tuple[Sequence[Plan], tuple[str, ...]]:
+        return super()._decide([replace(one, revisions=tuple(map(_greedy, one.revisions))) for one in due], now)
+
+
+def _greedy(revision: Any) -> Any:
+    spec = revision.spec
+    return replace(revision, spec=replace(spec, catch_up=replace(spec.catch_up, policy=CatchUpPolicy.ALL)))
+
+
 def _graceless(revision: Any) -> Any:
     spec = revision.spec
     return replace(revision, spec=replace(spec, catch_up=replace(spec.catch_up, grace=0)))
@@ -197,6 +250,9 @@ BUGS = (
     Bug(name="no-fence", laws=("no_stale_writes",), change=_store(NoFence)),
     Bug(name="hasty-takeover", laws=("no_stale_writes",), change=_store(retire=_hasty_retire)),
     Bug(name="unlocked-counters", laws=("limits_kept", "counters_add_up"), change=_store(UnlockedFacts)),
+    Bug(name="nothing-seems-to-run", laws=("limits_kept",), change=_store(NothingRuns)),
+    Bug(name="disabled-goes-on", laws=("people_obeyed",), change=_busy(_store(DisabledGoesOn))),
+    Bug(name="events-outside", laws=("events_told",), change=_store(EventsOutside)),
     Bug(name="wake-lost", laws=("nothing_stuck",), change=_store(NobodyWakes)),
     Bug(name="slot-kept-in-backoff", laws=("counters_add_up", "nothing_stuck"), change=_store(SlotKept)),
     Bug(name="counters-forgotten", laws=("counters_add_up",), change=_store(CountersForgotten)),
@@ -211,6 +267,7 @@ BUGS = (
         ),
     ),
     Bug(name="no-grace", laws=("grace_kept",), change=_parts(timekeeper=NoGrace)),
+    Bug(name="latest-is-all", laws=("catch_up_kept",), change=_parts(timekeeper=LatestIsAll)),
     Bug(name="start-before-commit", laws=("no_attempt_unaccounted",), change=_parts(dispatcher=StartsFirst)),
     Bug(name="doubts-forgotten", laws=("nothing_stuck",), change=_parts(dispatcher=ForgetsDoubts)),
     Bug(name="never-asks", laws=("one_run_a_key", "no_attempt_unaccounted"), change=_parts(supervisor=NeverAsks)),

@@ -19,7 +19,7 @@ SHORT = Scenario(
 )
 MIDDLE = Scenario(span=20 * MINUTE, size=Size(every=MINUTE))
 LARGE = Scenario(span=HOUR, schedulers=3, workers=4, size=Size(schedules=25, programs=8, every=MINUTE))
-CALM = Scenario(span=HOUR, faults=False, size=Size(every=MINUTE))
+CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
 def _broken(scenario: Scenario, seeds: range) -> list[str]:

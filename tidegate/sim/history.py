@@ -139,6 +139,7 @@ class History:
     faults: tuple[str, ...]  # what parts raised that they should not
     injected: Mapping[str, int]
     deadlocks: int = 0
+    """How often transactions waited for each other and one of them had to try again: a nuisance, not a fault."""
     digest: str = field(default="")
 
 

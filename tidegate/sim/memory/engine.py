@@ -102,14 +102,19 @@ class RunTransaction(Transaction):
         return self.edit(table, schedule)
 
     def set_next_after_finish(self, schedule: int, finished_at: Instant) -> None:
-        """A run of an after_finish schedule ended: its (locked) clock starts to count."""
+        """A run of an after_finish schedule ended: its (locked) clock starts to count.
+
+        Ends are recorded late and in any order, so it counts from the latest known, and never from before its cursor.
+        """
         clock = self.get(self.data.clock, schedule)
         row = self.get(self.data.schedule, schedule)
         if clock is None or row is None or clock.mode is not Mode.ENABLED or row.deleted_at is not None:
             return
         trigger = row.newest.revision.spec.trigger
         if isinstance(trigger, AfterFinish) and clock.next_due is None and not self._others_live(schedule):
-            due = after_finish_due(trigger, max(finished_at, clock.cursor + 1), name=row.name)
+            stats = self.get(self.data.stats, schedule)
+            ended = max(finished_at, clock.cursor + 1, (stats.last_finish or 0) if stats else 0)
+            due = after_finish_due(trigger, ended, name=row.name)
             if due is not None:
                 self.edit(self.data.clock, schedule).next_due = due
                 self.topics["clock"] = None
