@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Due, Fire, Gap, Plan, Stretch
+from tidegate.domain.triggers import AfterFinish
 from tidegate.store.arrays import Ints, Texts
+from tidegate.store.connection import Cursor
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import FencedTx, Parts, Tx
@@ -20,8 +23,7 @@ class ClocksTx(FencedTx):
 
     async def claim_due(self, now: Instant, limit: int) -> Sequence[Due]:
         floor = self.parts.due.look(now)
-        rows = await self.session.rows(Q.claim_due, floor=floor, now=now, limit=limit)
-        await self.verify()
+        rows = await self.fetch(Q.claim_due, floor=floor, now=now, limit=limit)
         if not rows:
             return []
         learn = self.parts.definitions
@@ -107,15 +109,29 @@ async def record_stretches(tx: Tx, stretches: Sequence[tuple[int, Stretch]], now
     )
 
 
-async def set_after_finish(tx: Tx, ended: dict[int, Instant]) -> None:
-    """Clocks that count from a run's end: schedule -> when its run ended."""
-    if ended:
-        schedules = sorted(ended)
-        cursor = await tx.session.send(
-            Q.set_after_finish, schedules=Ints(schedules), finished=Ints(ended[one] for one in schedules)
-        )
-        tx.tell("clock", if_rows=cursor)
-        tx.parts.due.lower(min(ended.values()))
+async def lock_after_finish(tx: Tx, schedules: Iterable[int]) -> Cursor:
+    """Lock the clocks that begin to count when a run of these schedules ends. Answered by `set_after_finish`."""
+    return await tx.session.send(Q.lock_after_finish, schedules=Ints(sorted(set(schedules))))
+
+
+async def set_after_finish(tx: Tx, locked: Cursor, ended: Mapping[int, Instant]) -> None:
+    """Start the clocks that count from a run's end: schedule -> when its last run ended."""
+    rows = [row for row in await locked.fetchall() if row[0] in ended]
+    if not rows:
+        return
+    revisions = await tx.parts.definitions.revisions(tx.session, {(row[0], row[1]) for row in rows})
+    names = await tx.parts.definitions.names(tx.session, [row[0] for row in rows])
+    fires: dict[int, Instant] = {}
+    for schedule, rev, cursor in rows:
+        trigger = revisions[schedule, rev].spec.trigger
+        if isinstance(trigger, AfterFinish):
+            at = after_finish_due(trigger, max(ended[schedule], cursor + 1), name="/".join(names[schedule]))
+            if at is not None:
+                fires[schedule] = at
+    if fires:
+        sent = await tx.session.send(Q.set_after_finish, schedules=Ints(fires), ats=Ints(fires.values()))
+        tx.tell("clock", if_rows=sent)
+        tx.parts.due.lower(min(fires.values()))
 
 
 async def next_due(parts: Parts) -> Instant | None:

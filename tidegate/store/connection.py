@@ -130,6 +130,11 @@ class Database:
         async with self.session() as session:
             return await session.row(query, **parameters)
 
+    async def execute(self, query: Query, /, **parameters: Any) -> None:
+        """One statement by itself, whatever it answers."""
+        async with self.session() as session:
+            await session.send(query, **parameters)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
         """A transaction: leaving commits, leaving by an exception rolls back.

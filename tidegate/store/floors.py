@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 
-from tidegate.domain.instants import SECOND, Instant
+from tidegate.domain.instants import SECOND, Duration, Instant
 
 BOTTOM: Instant = -(1 << 62)
 _MARGIN = SECOND
@@ -46,3 +46,7 @@ class Floor:
     def lower(self, to: Instant = BOTTOM) -> None:
         """Something may have appeared at `to`, or anywhere."""
         self._value = min(self._value, to - 1 if to > BOTTOM else BOTTOM)
+
+    def lower_by(self, span: Duration) -> None:
+        """Something may have appeared within this span before now."""
+        self._value = min(self._value, self._now - span)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidegate.domain.errors import Fenced
 from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import Instant
 from tidegate.store.arrays import Ints
-from tidegate.store.connection import Cursor, Database, Session
+from tidegate.store.connection import Cursor, Database, Row, Session
 from tidegate.store.definitions import Definitions
 from tidegate.store.floors import Floor
 from tidegate.store.partitions import Partitions
-from tidegate.store.sql import load
+from tidegate.store.sql import Query, load
 
 I = load("instances")  # noqa: E741
 SEPARATOR = "\x1f"
@@ -30,6 +30,7 @@ class Parts:
     partitions: Partitions
     due: Floor = field(default_factory=Floor)
     wake: Floor = field(default_factory=Floor)
+    hosts: dict[int, str] = field(default_factory=dict)  # of this process's own instances
 
 
 class Keys(NamedTuple):
@@ -73,6 +74,12 @@ class Tx:
     async def verify(self) -> None:
         """Raises Fenced when this transaction's writer was declared dead."""
 
+    async def fetch(self, query: Query, /, **parameters: Any) -> list[Row]:
+        """The rows of a statement. The fence, which was sent before it, is read with them."""
+        rows = await self.session.rows(query, **parameters)
+        await self.verify()
+        return rows
+
     async def ready_for(self, now: Instant, slots: Iterable[Instant] = ()) -> None:
         """Make sure that what is written now has a partition to lie in."""
         await self.parts.partitions.ensure_days(slots=slots, now=now)
@@ -97,4 +104,4 @@ class FencedTx(Tx):
         row = await check.fetchone()
         if row is None:
             raise Fenced(f"Instance {self.fence.instance_id} was declared dead; its writes are refused.")
-        self.host = row[0]
+        self.host = self.parts.hosts[self.fence.instance_id] = row[0]

@@ -125,12 +125,13 @@ CREATE TABLE clock (
     last_fire   instant,                    -- newest fire time that became a run
     gap_to      instant,                    -- a found gap: fires up to here are catch-up launches, already judged
     gap_left    integer,                    -- how many of them are still to be launched
-    after_finish duration,                  -- enabled and after_finish: next_due is this long after a run's end
-    after_until instant                     -- and not later than this
+    after_finish boolean NOT NULL DEFAULT false,  -- works, and by an after_finish trigger: a run's end sets next_due
+    limit_schedule integer,                 -- of the newest revision: at most so many runs of the schedule at a time,
+    limit_program integer                   -- of its program; NULL: it does not say
 );
 CREATE INDEX clock_due ON clock (next_due, schedule_id) WHERE next_due IS NOT NULL;
 CREATE INDEX clock_program ON clock (program_id);
-CREATE INDEX clock_after_finish ON clock (schedule_id) WHERE after_finish IS NOT NULL;
+CREATE INDEX clock_after_finish ON clock (schedule_id) WHERE after_finish;
 
 -- ── what happened ────────────────────────────────────────────────────────────────────────────────────────────────
 -- One row per run, made with it and completed at its end; what happens in between stands in run_live.
@@ -176,7 +177,7 @@ CREATE TABLE fire_range (
     decided_at  instant NOT NULL,
     PRIMARY KEY (schedule_id, from_fire)
 );
-CREATE INDEX fire_range_newest ON fire_range (from_fire, schedule_id);
+CREATE INDEX fire_range_newest ON fire_range (to_fire, schedule_id);
 
 -- Runs that have not ended; a row goes when its run ends. No index names `state`, so that starting -> running ->
 -- stopping are heap-only updates: wake_at and wake_key are set only while waiting, `ready` only while ready.

@@ -8,8 +8,11 @@ WITH claimed AS MATERIALIZED (
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
-SELECT w.*, c.rev, c.program_id, p.rev
-FROM claimed w JOIN clock c ON c.schedule_id = w.schedule_id JOIN program p ON p.id = c.program_id
+SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL
+FROM claimed w
+JOIN clock c ON c.schedule_id = w.schedule_id
+JOIN program p ON p.id = c.program_id
+JOIN schedule s ON s.id = w.schedule_id
 ORDER BY w.wake_at, w.slot, w.schedule_id, w.ord;
 
 -- next_wake: the earliest instant above the floor at which a waiting run is to be judged
@@ -32,7 +35,7 @@ WITH d AS MATERIALIZED (
                   AS d(slot, schedule_id, ord, rev, program_id, program_rev, kind, pool, take, arguments)
 ), admitted AS (
     UPDATE run_live l
-    SET state = 'ready', ready = true, rev = d.rev, program_id = d.program_id, program_rev = d.program_rev,
+    SET state = 'ready', ready = true, rev = coalesce(d.rev, l.rev), program_id = d.program_id, program_rev = d.program_rev,
         kind = d.kind, pool = d.pool, wake_at = NULL, wake_key = NULL, expires_at = NULL, waiting_for = NULL,
         held = l.held || string_to_array(d.take, E'\x1f'), slot_held = true, ready_at = %(now)s,
         arguments = d.arguments::jsonb
@@ -70,35 +73,32 @@ WITH d AS MATERIALIZED (
 )
 UPDATE pool p SET used = greatest(p.used + d.n, 0) FROM d WHERE p.name = d.name;
 
--- wake_released: per counter, the next n runs that wait for it and sleep; of highest priority first
+-- wake_counters: per counter with something left, the first runs that wait for it, as many as the first one's limit lets
 WITH found AS MATERIALIZED (
     SELECT w.slot, w.schedule_id, w.ord
-    FROM unnest(%(keys)s, %(counts)s) AS k(key, n)
+    FROM unnest(%(keys)s) AS k(key)
+    LEFT JOIN limit_counter h ON h.key = k.key
     CROSS JOIN LATERAL (
-        SELECT slot, schedule_id, ord FROM run_live w
-        WHERE w.wake_key = k.key AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
-        ORDER BY priority DESC, slot, schedule_id, ord
-        LIMIT k.n
-        FOR UPDATE SKIP LOCKED
-    ) w
-)
-UPDATE run_live l SET wake_at = %(now)s FROM found f
-WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord
-RETURNING l.wake_key;
-
--- pass_on: per counter that a woken run did not take, the next sleeper behind it; not of a schedule that just failed
-WITH found AS MATERIALIZED (
-    SELECT w.slot, w.schedule_id, w.ord
-    FROM unnest(%(keys)s, %(priorities)s, %(slots)s, %(schedules)s, %(ords)s)
-         AS k(key, priority, slot, schedule_id, ord)
-    CROSS JOIN LATERAL (
-        SELECT slot, schedule_id, ord FROM run_live w
-        WHERE w.wake_key = k.key AND (w.wake_at IS NULL OR w.wake_at > %(now)s) AND w.schedule_id <> k.schedule_id
-          AND (-w.priority, w.slot, w.schedule_id, w.ord) > (-k.priority, k.slot, k.schedule_id, k.ord)
-        ORDER BY priority DESC, slot, schedule_id, ord
+        SELECT coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
+               - coalesce(h.held, 0) AS n
+        FROM run_live w JOIN clock c ON c.schedule_id = w.schedule_id
+        WHERE w.wake_key = k.key
+          AND coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
+              > coalesce(h.held, 0)
+        ORDER BY w.priority DESC, w.slot, w.schedule_id, w.ord
         LIMIT 1
-        FOR UPDATE SKIP LOCKED
+    ) first
+    CROSS JOIN LATERAL (
+        SELECT w.slot, w.schedule_id, w.ord, w.wake_at
+        FROM run_live w JOIN clock c ON c.schedule_id = w.schedule_id
+        WHERE w.wake_key = k.key
+          AND coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
+              > coalesce(h.held, 0)
+        ORDER BY w.priority DESC, w.slot, w.schedule_id, w.ord
+        LIMIT first.n
+        FOR UPDATE OF w SKIP LOCKED
     ) w
+    WHERE w.wake_at IS NULL OR w.wake_at > %(now)s
 )
 UPDATE run_live l SET wake_at = %(now)s FROM found f
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord

@@ -63,11 +63,14 @@ WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(backend_ids)s)
                   AS d(slot, schedule_id, ord, number, backend_id)
 ), has AS (
-    UPDATE attempt_open a SET started_at = %(now)s, backend_id = d.backend_id
+    UPDATE attempt_open a SET started_at = coalesce(a.started_at, %(now)s), backend_id = d.backend_id
     FROM d
     WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
-      AND a.started_at IS NULL
-    RETURNING a.schedule_id, a.slot, a.ord, a.number
+    RETURNING a.schedule_id, a.slot, a.ord
+), new AS (
+    SELECT l.schedule_id, l.slot, l.ord
+    FROM has JOIN run_live l ON l.schedule_id = has.schedule_id AND l.slot = has.slot AND l.ord = has.ord
+    WHERE l.started_at IS NULL
 ), runs AS (
     UPDATE run_live l
     SET state = CASE l.state WHEN 'starting' THEN 'running' ELSE l.state END,
@@ -76,7 +79,7 @@ WITH d AS MATERIALIZED (
     WHERE l.schedule_id = has.schedule_id AND l.slot = has.slot AND l.ord = has.ord
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
-SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord FROM has WHERE number = 1;
+SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord FROM new;
 
 -- stopping: ask attempts to stop; one that was asked already keeps its reason
 WITH asked AS (
@@ -96,9 +99,15 @@ WITH d AS MATERIALIZED (
                   AS d(slot, schedule_id, ord, number, outcome, error, finished_at, ran, run_end, reason, retry_at,
                        failures, lost)
 ), closed AS (
-    DELETE FROM attempt_open a USING d
+    DELETE FROM attempt_open a USING d, run_live l
     WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
-    RETURNING a.*, d.outcome, d.error, d.finished_at, d.ran, d.run_end, d.reason, d.retry_at, d.failures, d.lost
+      AND l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
+    RETURNING a.*, d.outcome, d.error, d.ran, d.retry_at, d.failures, d.lost,
+              greatest(d.finished_at, a.started_at, a.created_at) AS finished_at,
+              coalesce(d.run_end, CASE l.stop WHEN 'cancel' THEN 'cancelled' END) AS run_end,
+              coalesce(d.reason, 'cancelled by ' || l.stop_by) AS reason,
+              coalesce(l.started_at, a.started_at, CASE WHEN d.ran THEN a.created_at END) AS run_started_at,
+              l.started_at IS NULL AND a.started_at IS NULL AND d.ran AS begins
 ), kept AS (
     INSERT INTO attempt (slot, schedule_id, ord, number, instance_id, host, fence, backend, backend_id, created_at,
                          started_at, finished_at, outcome, error)
@@ -109,33 +118,34 @@ WITH d AS MATERIALIZED (
     DELETE FROM run_live l USING closed c
     WHERE l.schedule_id = c.schedule_id AND l.slot = c.slot AND l.ord = c.ord AND c.run_end IS NOT NULL
     RETURNING l.*, c.run_end, c.reason, c.finished_at, c.number, c.created_at AS launched_at,
-              c.started_at AS attempt_started_at, c.ran
+              c.started_at AS attempt_started_at, c.run_started_at
 ), retried AS (
     UPDATE run_live l
-    SET state = 'waiting', wake_at = c.retry_at, failures = c.failures, lost = c.lost, slot_held = false, stop = NULL,
-        stop_by = '', stop_at = NULL, started_at = coalesce(l.started_at, CASE WHEN c.ran THEN c.created_at END)
+    SET state = 'waiting', wake_at = c.retry_at, failures = l.failures + c.failures, lost = l.lost + c.lost,
+        slot_held = false, expires_at = NULL, stop = NULL, stop_by = '', stop_at = NULL, started_at = c.run_started_at
     FROM closed c
     WHERE l.schedule_id = c.schedule_id AND l.slot = c.slot AND l.ord = c.ord AND c.run_end IS NULL
     RETURNING l.slot, l.schedule_id, l.ord, l.pool, c.number, c.created_at AS launched_at,
-              c.started_at AS attempt_started_at
+              c.started_at AS attempt_started_at, c.finished_at
 ), ledger AS (
     UPDATE run r
     SET outcome = f.run_end, reason = f.reason, finished_at = f.finished_at, rev = f.rev,
         program_rev = f.program_rev, ready_at = f.ready_at, arguments = f.arguments, stop = f.stop,
-        started_at = coalesce(f.started_at, CASE WHEN f.ran THEN f.launched_at END)
+        started_at = f.run_started_at
     FROM finished f
     WHERE r.slot = f.slot AND r.schedule_id = f.schedule_id AND r.ord = f.ord
 ), told AS (
     INSERT INTO event (day, at, type, schedule_id, slot, ord)
-    SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord
-    FROM closed WHERE number = 1 AND started_at IS NULL AND ran
+    SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord FROM closed WHERE begins
     UNION ALL
     SELECT %(day)s, %(now)s, 'run.' || run_end, schedule_id, slot, ord FROM finished
 )
-SELECT slot, schedule_id, ord, number, launched_at, attempt_started_at, pool, array_to_string(held, E'\x1f'), true
+SELECT slot, schedule_id, ord, number, coalesce(attempt_started_at, launched_at), finished_at, pool,
+       array_to_string(held, E'\x1f'), true, run_started_at IS NOT NULL
 FROM finished
 UNION ALL
-SELECT slot, schedule_id, ord, number, launched_at, attempt_started_at, pool, '', false FROM retried;
+SELECT slot, schedule_id, ord, number, coalesce(attempt_started_at, launched_at), finished_at, pool, '', false, false
+FROM retried;
 
 -- open: those of the named attempts that are open
 SELECT l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, l.program_rev, l.arguments, l.cause,
@@ -172,19 +182,28 @@ RETURNING l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, 
           l.caused_by, l.fire_time, l.previous_fire, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
           a.started_at, a.instance_id;
 
--- add_stats: what attempts that ended add to their schedules' statistics
+-- add_stats: what attempts and runs that ended add to their schedules' statistics
+WITH d AS MATERIALIZED (
+    SELECT d.*
+    FROM unnest(%(schedules)s, %(last_starts)s, %(last_finishes)s, %(last_successes)s, %(last_run_successes)s,
+                %(runs)s, %(successes)s, %(failures)s, %(crashes)s, %(timeouts)s, %(durations)s, %(failing)s,
+                %(crashing)s, %(broken)s)
+         AS d(schedule_id, last_start, last_finish, last_success, last_run_success, runs, successes, failures, crashes,
+              timeouts, duration, failing, crashing, broken)
+    JOIN schedule_stats s ON s.schedule_id = d.schedule_id
+    ORDER BY s.schedule_id FOR NO KEY UPDATE OF s
+)
 UPDATE schedule_stats s
 SET last_start = greatest(s.last_start, d.last_start), last_finish = greatest(s.last_finish, d.last_finish),
     last_success = greatest(s.last_success, d.last_success),
-    last_run_success = coalesce(d.last_run_success, s.last_run_success),
+    last_run_success = coalesce(d.last_run_success::boolean, s.last_run_success),
     total_runs = s.total_runs + d.runs, total_successes = s.total_successes + d.successes,
     total_failures = s.total_failures + d.failures, total_crashes = s.total_crashes + d.crashes,
     total_timeouts = s.total_timeouts + d.timeouts, total_duration = s.total_duration + d.duration,
-    consecutive_failures = d.failing + CASE WHEN d.reset_failing THEN 0 ELSE s.consecutive_failures END,
-    consecutive_crashes = d.crashing + CASE WHEN d.reset_crashing THEN 0 ELSE s.consecutive_crashes END
-FROM unnest(%(schedules)s, %(last_starts)s, %(last_finishes)s, %(last_successes)s, %(last_run_successes)s, %(runs)s,
-            %(successes)s, %(failures)s, %(crashes)s, %(timeouts)s, %(durations)s, %(failing)s, %(reset_failing)s,
-            %(crashing)s, %(reset_crashing)s)
-     AS d(schedule_id, last_start, last_finish, last_success, last_run_success, runs, successes, failures, crashes,
-          timeouts, duration, failing, reset_failing, crashing, reset_crashing)
-WHERE s.schedule_id = d.schedule_id;
+    consecutive_failures = d.failing + CASE WHEN d.broken THEN 0 ELSE s.consecutive_failures END,
+    consecutive_crashes = d.crashing + CASE WHEN d.broken THEN 0 ELSE s.consecutive_crashes END
+FROM d WHERE s.schedule_id = d.schedule_id;
+
+-- count_runs: runs that ended between attempts
+UPDATE schedule_stats s SET total_runs = s.total_runs + d.n
+FROM unnest(%(schedules)s, %(counts)s) AS d(schedule_id, n) WHERE s.schedule_id = d.schedule_id;

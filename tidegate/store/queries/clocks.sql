@@ -52,23 +52,16 @@ SELECT %(day)s, %(now)s, 'run.' || outcome, schedule_id, from_fire, 0,
        jsonb_build_object('from', from_fire, 'to', to_fire, 'count', n, 'reason', reason)
 FROM made ORDER BY schedule_id, from_fire;
 
--- lock_after_finish: clocks that a run's end sets
-SELECT schedule_id FROM clock
-WHERE schedule_id = ANY(%(schedules)s) AND after_finish IS NOT NULL
+-- lock_after_finish: clocks that a run's end sets, locked in ascending order
+SELECT schedule_id, rev, cursor FROM clock
+WHERE schedule_id = ANY(%(schedules)s) AND after_finish
 ORDER BY schedule_id FOR NO KEY UPDATE;
 
--- set_after_finish: the next fire of after_finish clocks that have none, the run of which has ended
-WITH free AS MATERIALIZED (
-    SELECT c.schedule_id, d.finished_at + c.after_finish AS at
-    FROM unnest(%(schedules)s, %(finished)s) AS d(schedule_id, finished_at)
-    JOIN clock c ON c.schedule_id = d.schedule_id
-    WHERE c.after_finish IS NOT NULL AND c.next_due IS NULL
-      AND d.finished_at + c.after_finish <= coalesce(c.after_until, 9223372036854775807)
-      AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = d.schedule_id)
-    ORDER BY c.schedule_id
-    FOR NO KEY UPDATE OF c SKIP LOCKED
-)
-UPDATE clock c SET next_due = free.at FROM free WHERE c.schedule_id = free.schedule_id
+-- set_after_finish: the next fire of after_finish clocks that have none and no run left
+UPDATE clock c SET next_due = d.at
+FROM unnest(%(schedules)s, %(ats)s) AS d(schedule_id, at)
+WHERE c.schedule_id = d.schedule_id AND c.after_finish AND c.next_due IS NULL
+  AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = d.schedule_id)
 RETURNING c.schedule_id;
 
 -- revisions: what these schedules said in these revisions

@@ -23,8 +23,8 @@ WITH d AS MATERIALIZED (
     INSERT INTO event (day, at, type, schedule_id, slot, ord)
     SELECT %(day)s, %(now)s, 'run.' || outcome, schedule_id, slot, ord FROM gone
 )
-SELECT slot, schedule_id, ord, array_to_string(held, E'\x1f'), pool, slot_held, attempts, outcome, wake_key, priority,
-       wake_at
+SELECT slot, schedule_id, ord, array_to_string(held, E'\x1f'), CASE WHEN slot_held THEN pool END, wake_key,
+       started_at IS NOT NULL
 FROM gone;
 
 -- waiting_of: the runs of a schedule that have no attempt in flight, locked in ascending order
@@ -34,12 +34,14 @@ ORDER BY schedule_id, slot, ord
 FOR UPDATE;
 
 -- wake_schedule: judge a schedule's waiting runs again, since what it says has changed
-UPDATE run_live SET wake_at = %(now)s WHERE schedule_id = %(schedule)s AND state = 'waiting' RETURNING slot;
+UPDATE run_live SET wake_at = %(now)s WHERE schedule_id = %(schedule)s AND wake_key IS NOT NULL RETURNING slot;
 
 -- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
-UPDATE clock c SET gen = gen + 1 FROM program p
-WHERE c.schedule_id = %(schedule)s AND p.id = c.program_id
-RETURNING c.gen, c.rev, c.program_id, p.rev;
+UPDATE clock c SET gen = gen + 1
+FROM program p, program_revision pr, revision r
+WHERE c.schedule_id = %(schedule)s AND p.id = c.program_id AND pr.program_id = p.id AND pr.rev = p.rev
+  AND r.schedule_id = c.schedule_id AND r.rev = c.rev
+RETURNING c.gen, c.rev, c.program_id, p.rev, p.namespace, p.name, pr.spec, r.spec;
 
 -- add: a run that is no clock fire
 WITH made AS (
@@ -52,7 +54,7 @@ WITH made AS (
     INSERT INTO run_live (slot, schedule_id, ord, state, rev, program_id, kind, pool, fire_time, previous_fire, cause,
                           caused_by, priority, created_at, wake_at, expires_at, given)
     SELECT slot, schedule_id, ord, 'waiting', rev, program_id, %(kind)s, %(pool)s, fire_time, previous_fire, cause,
-           caused_by, priority, created_at, created_at, %(expires_at)s, given
+           caused_by, priority, created_at, created_at, %(expires_at)s::bigint, given
     FROM made
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
@@ -69,7 +71,7 @@ SELECT outcome FROM run WHERE slot = %(slot)s AND schedule_id = %(schedule)s AND
 -- stop_one: ask the attempt in flight to stop
 WITH asked AS (
     UPDATE run_live SET state = 'stopping', stop = 'cancel', stop_by = %(by)s, stop_at = %(now)s
-    WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND stop IS NULL
+    WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND stop IS DISTINCT FROM 'cancel'
     RETURNING schedule_id, slot, ord
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord, payload)

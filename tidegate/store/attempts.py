@@ -1,0 +1,216 @@
+"""The worker's side: possible crashes are written down, attempts begin, are asked to stop, end, and are adopted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import floor
+from typing import Any
+
+from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.retry import Finish, RetryAt
+from tidegate.domain.runs import Cause, State
+from tidegate.ports.engine import AttemptEnd, OpenAttempt, Started
+from tidegate.ports.launching import Launch
+from tidegate.store.arrays import Bools, Floats, Ints, Texts
+from tidegate.store.clocks import lock_after_finish, set_after_finish
+from tidegate.store.codec import to_json
+from tidegate.store.connection import Row, Session
+from tidegate.store.definitions import Definitions
+from tidegate.store.holdings import Released, split
+from tidegate.store.partitions import day_of
+from tidegate.store.sql import load
+from tidegate.store.stats import Tally, add_stats
+from tidegate.store.transactions import FencedTx, ascending, columns
+
+Q = load("attempts")
+RUNS = load("runs")
+
+
+class AttemptsTx(FencedTx):
+    """See `ports.engine.WorkerTx`."""
+
+    async def claim_ready(self, kinds: Collection[str], now: Instant, limit: int) -> Sequence[Launch]:
+        host = self.parts.hosts.get(self.fence.instance_id)
+        if host is None:  # it comes with the fence, once
+            await self.verify()
+            host = self.host
+        mine = {"instance": self.fence.instance_id, "epoch": self.fence.epoch, "host": host, "now": now}
+        wanted = Texts(sorted(kinds))
+        rated = await self.session.send(Q.rated_waiting, kinds=wanted)
+        rows = await self.fetch(Q.start_ready, kinds=wanted, limit=limit, **mine)
+        if limited := await rated.fetchall():
+            rows += await self._start_rated([row[0] for row in limited], wanted, limit - len(rows), now, mine)
+        return await launches(self.parts.definitions, self.session, rows)
+
+    async def _start_rated(
+        self, names: Sequence[str], kinds: Texts, limit: int, now: Instant, mine: Mapping[str, Any]
+    ) -> list[Row]:
+        """Ready runs of pools with a launch rate, as far as their tokens go."""
+        pools = await self.session.rows(Q.lock_rates, names=Texts(names))
+        tokens = {row[0]: _tokens(row, now) for row in pools}
+        room = {name: min(floor(count), max(limit, 0)) for name, count in tokens.items() if count >= 1}
+        if not room or limit <= 0:
+            return []
+        rows = await self.session.rows(
+            Q.start_rated, names=Texts(room), counts=Ints(room.values()), kinds=kinds, **mine
+        )
+        for row in rows:
+            tokens[row[13]] -= 1  # its pool
+        await self.session.send(Q.pay, names=Texts(tokens), tokens=Floats(tokens.values()), now=now)
+        return rows
+
+    async def next_token(self, kinds: Collection[str], now: Instant) -> Instant | None:
+        earliest: Instant | None = None
+        for row in await self.fetch(Q.rated_waiting, kinds=Texts(sorted(kinds))):
+            missing = 1 - _tokens(row, now)
+            at = now if missing <= 0 else now + int(missing * row[2] / row[1]) + 1
+            earliest = at if earliest is None else min(earliest, at)
+        return earliest
+
+    async def started(self, starts: Sequence[Started], now: Instant) -> None:
+        if not starts:
+            return
+        await self.ready_for(now)
+        starts = sorted(starts, key=lambda one: ascending(one.attempt.run))
+        keys = columns(one.attempt.run for one in starts)._asdict()
+        await self.session.send(RUNS.lock, **keys)
+        await self.session.send(
+            Q.started,
+            **keys,
+            numbers=Ints(one.attempt.number for one in starts),
+            backend_ids=Texts(one.backend_id for one in starts),
+            now=now,
+            day=day_of(now),
+        )
+
+    async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
+        if not attempts:
+            return
+        await self.ready_for(now)
+        attempts = sorted(attempts, key=lambda one: ascending(one[0].run))
+        keys = columns(key.run for key, _ in attempts)._asdict()
+        await self.session.send(RUNS.lock, **keys)
+        await self.session.send(
+            Q.stopping,
+            **keys,
+            numbers=Ints(key.number for key, _ in attempts),
+            whys=Texts(why for _, why in attempts),
+            now=now,
+            day=day_of(now),
+        )
+
+    async def ended(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
+        if not ends:
+            return
+        await self.ready_for(now)
+        ends = sorted(ends, key=lambda one: ascending(one.attempt.run))
+        keys = columns(one.attempt.run for one in ends)._asdict()
+        clocks = await lock_after_finish(self, (one.attempt.run.schedule_id for one in ends))
+        await self.session.send(RUNS.lock, **keys)
+        finishes = [one.then if isinstance(one.then, Finish) else None for one in ends]
+        retries = [one.then if isinstance(one.then, RetryAt) else None for one in ends]
+        closed = await self.fetch(
+            Q.ended,
+            **keys,
+            numbers=Ints(one.attempt.number for one in ends),
+            outcomes=Texts(one.outcome for one in ends),
+            errors=Texts(to_json(one.error) for one in ends),
+            finished=Ints(now - one.ago for one in ends),
+            ran=Bools(one.ran for one in ends),
+            ends=Texts(one and one.outcome.value for one in finishes),
+            reasons=Texts(one and one.reason for one in finishes),
+            retries=Ints(one and one.at for one in retries),
+            failures=Ints(one and one.failures for one in retries),
+            lost=Ints(one and one.lost for one in retries),
+            now=now,
+            day=day_of(now),
+        )
+        await self._after_ends({one.attempt: one for one in ends}, closed, now)
+        await set_after_finish(self, clocks, {row[1]: row[5] for row in closed if row[8]})
+        if wakes := [one.at for one in retries if one is not None]:
+            self.parts.wake.lower(min(wakes))
+            self.tell("admit")
+
+    async def _after_ends(self, ends: Mapping[AttemptKey, AttemptEnd], closed: Sequence[Row], now: Instant) -> None:
+        """Give back what the closed attempts held, wake whom that lets go on, count."""
+        released = Released()
+        tallies: dict[int, Tally] = {}
+        for slot, schedule, order, number, began, finished_at, pool, held, run_ended, run_began in closed:
+            released.give(split(held), pool)
+            end = ends[AttemptKey(RunKey(slot, schedule, order), number)]
+            tally = tallies.setdefault(schedule, Tally())
+            if end.ran:
+                tally.attempt(end.outcome, began, finished_at)
+            if run_ended and run_began:
+                tally.runs += 1
+        await released.apply(self, now)
+        await add_stats(self, tallies)
+
+    async def adopt(self, host: str, kinds: Collection[str], now: Instant, limit: int) -> Sequence[OpenAttempt]:
+        rows = await self.fetch(Q.orphans, host=host, kinds=Texts(sorted(kinds)), limit=limit)
+        if not rows:
+            return []
+        keys = columns(RunKey(row[0], row[1], row[2]) for row in rows)._asdict()
+        mine = {"instance": self.fence.instance_id, "epoch": self.fence.epoch}
+        rows = await self.session.rows(Q.adopt, **keys, **mine)
+        return await open_attempts(self.parts.definitions, self.session, rows)
+
+
+def _tokens(row: Row, now: Instant) -> float:
+    """What a pool's bucket holds now; of (name, rate_max, rate_per, rate_burst, tokens, refilled_at)."""
+    _, most, per, burst, tokens, refilled_at = row[:6]
+    gained = max(0, now - refilled_at) * most / per
+    return min(float(burst or most), float(tokens + gained))
+
+
+async def launches(definitions: Definitions, session: Session, rows: Sequence[Row]) -> list[Launch]:
+    """From (slot, schedule, ord, number, fence, rev, program, program_rev, arguments, cause, caused_by, fire_time,
+    previous_fire, ...)."""
+    if not rows:
+        return []
+    revisions = await definitions.revisions(session, {(row[1], row[5]) for row in rows})
+    programs = await definitions.programs(session, {(row[6], row[7]) for row in rows})
+    names = await definitions.names(session, {row[1] for row in rows})
+    found = []
+    for row in rows:
+        namespace, schedule = names[row[1]]
+        timeout = revisions[row[1], row[5]].spec.timeout
+        found.append(
+            Launch(
+                attempt=AttemptKey(RunKey(row[0], ScheduleId(row[1]), row[2]), row[3]),
+                fence=row[4],
+                namespace=namespace,
+                schedule=schedule,
+                program=programs[row[6], row[7]],
+                arguments=row[8] or {},
+                cause=Cause(row[9]),
+                caused_by=row[10],
+                fire_time=row[11],
+                previous_fire_time=row[12],
+                timeout=timeout.run,
+                grace=timeout.grace,
+            )
+        )
+    return found
+
+
+async def open_attempts(definitions: Definitions, session: Session, rows: Sequence[Row]) -> list[OpenAttempt]:
+    """From the columns of `launches` and (state, failures, lost, stop, stop_at, created_at, started_at, instance)."""
+    made = await launches(definitions, session, rows)
+    revisions = await definitions.revisions(session, {(row[1], row[5]) for row in rows})
+    return [
+        OpenAttempt(
+            launch=launch,
+            state=State(row[13]),
+            spec=revisions[row[1], row[5]].spec,
+            failures=row[14],
+            lost=row[15],
+            stop=row[16],
+            stop_at=row[17],
+            created_at=row[18],
+            started_at=row[19],
+            instance_id=row[20],
+        )
+        for launch, row in zip(made, rows, strict=True)
+    ]

@@ -1,0 +1,111 @@
+"""What runs hold (counters and slots), giving it back, and waking whom that lets go on.
+
+Order matters, or wake-ups are lost. A release first changes counters and pools, which locks them; only a later
+statement, with a newer snapshot, looks for those who wait. Whoever judges a run meanwhile either came before us, and
+then we see what it waits for, or waits for our lock, and then it sees what we gave back. So a waiting run that is
+locked by somebody else may be passed over.
+
+A waiter is woken only where its own limit leaves room, as many as the first one's limit lets; what that leaves over is
+handed on by the transaction that settles the woken run, which looks at the same queue again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidegate.domain.ids import RunKey
+from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.store.arrays import Ints, Texts
+from tidegate.store.connection import Row
+from tidegate.store.partitions import day_of
+from tidegate.store.sql import load
+from tidegate.store.transactions import SEPARATOR, Tx, columns
+
+Q = load("admission")
+RUNS = load("runs")
+STATS = load("attempts")
+POOL = "pool:"
+
+
+def split(held: str) -> tuple[str, ...]:
+    """The counters in the text in which they travel."""
+    return tuple(held.split(SEPARATOR)) if held else ()
+
+
+class Released:
+    """What a transaction gives back, and which queues must be looked at afterwards."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
+        self.pools: Counter[str] = Counter()
+        self.looked_at: dict[str, None] = {}
+
+    def give(self, counters: Iterable[str], pool: str | None) -> None:
+        """Counters, and a slot of a pool, that a run held."""
+        for key in counters:
+            self.counters[key] += 1
+            self.look_at(key)
+        if pool is not None:
+            self.pools[pool] += 1
+            self.look_at(POOL + pool)
+
+    def look_at(self, key: str | None) -> None:
+        """Somebody was woken under this key, or may be: whoever is next there must not be forgotten."""
+        if key is not None:
+            self.looked_at[key] = None
+
+    async def apply(self, tx: Tx, now: Instant) -> None:
+        """Give back, then wake."""
+        await change(tx, self.counters, self.pools, sign=-1)
+        await wake(tx, self.looked_at, now)
+
+
+async def change(tx: Tx, counters: Mapping[str, int], pools: Mapping[str, int], *, sign: int) -> None:
+    """Take (sign 1) or give back (sign -1), in the order of locks."""
+    if counters:
+        keys = sorted(counters)
+        query = Q.take if sign > 0 else Q.release
+        await tx.session.send(query, keys=Texts(keys), counts=Ints(counters[key] for key in keys))
+    if pools:
+        names = sorted(pools)
+        await tx.session.send(Q.use, names=Texts(names), counts=Ints(sign * pools[name] for name in names))
+
+
+async def wake(tx: Tx, keys: Iterable[str], now: Instant) -> None:
+    """Let the next waiting runs under these keys be judged, no more than there is room for."""
+    keys = sorted(keys)
+    counters = [key for key in keys if not key.startswith(POOL)]
+    pools = [key.removeprefix(POOL) for key in keys if key.startswith(POOL)]
+    if counters:
+        tx.tell("admit", if_rows=await tx.session.send(Q.wake_counters, keys=Texts(counters), now=now))
+    if pools:
+        tx.tell("admit", if_rows=await tx.session.send(Q.wake_pools, names=Texts(pools), now=now))
+    if keys:
+        tx.parts.wake.lower(now)
+
+
+async def finish(tx: Tx, ends: Sequence[tuple[RunKey, State, str]], now: Instant) -> list[Row]:
+    """End live runs that have no attempt in flight: (slot, schedule, ord, held, pool, wake_key, had begun) of each that
+    was ended. Their rows must be locked; what they held is the caller's to give back."""
+    if not ends:
+        return []
+    await tx.ready_for(now)
+    keys = columns(key for key, _, _ in ends)
+    return await tx.fetch(
+        RUNS.finish,
+        **keys._asdict(),
+        outcomes=Texts(outcome.value for _, outcome, _ in ends),
+        reasons=Texts(reason for _, _, reason in ends),
+        now=now,
+        day=day_of(now),
+    )
+
+
+async def count_runs(tx: Tx, gone: Sequence[Row]) -> None:
+    """Runs that had begun and ended while waiting (a retry that gave up) count as runs."""
+    begun = Counter(row[1] for row in gone if row[6])
+    if begun:
+        schedules = sorted(begun)
+        await tx.session.send(STATS.count_runs, schedules=Ints(schedules), counts=Ints(begun[one] for one in schedules))

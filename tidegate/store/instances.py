@@ -1,0 +1,139 @@
+"""Who is here: registration, heartbeats, takeovers, leases.
+
+An instance that speaks to PostgreSQL directly also holds a session advisory lock on a connection of its own: when its
+process dies the server knows within milliseconds. Through a connection pooler that is not possible, and the heartbeat
+alone decides. The lock says nothing while the server itself has just started, since all sessions were lost with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+
+import psycopg
+
+from tidegate.domain.errors import Fenced, TidegateError
+from tidegate.domain.ids import Fence
+from tidegate.domain.instants import Duration, Instant
+from tidegate.ports.engine import Instance
+from tidegate.store.connection import Connection, Row, Session, translate
+from tidegate.store.transactions import I, Parts
+
+_SPACE = 0x7469_6465
+"""The space of our advisory locks with two numbers: this one and the instance's."""
+
+
+def as_instance(row: Row) -> Instance:
+    """Of instances.alive."""
+    return Instance(
+        id=row[0],
+        role=row[1],
+        name=row[2],
+        host=row[3],
+        pid=row[4],
+        epoch=row[5],
+        up_since=row[6],
+        heartbeat=row[7],
+    )
+
+
+class MembershipCalls:
+    """See `ports.engine.Membership`."""
+
+    parts: Parts
+    direct: bool
+    _presence: dict[int, Connection]
+
+    async def register(self, *, role: str, name: str, host: str, pid: int, now: Instant) -> Fence:
+        row = await self.parts.database.row(I.next_id)
+        assert row is not None
+        number = int(row[0])
+        if self.direct:
+            self._presence[number] = await self._hold(number)
+        row = await self.parts.database.row(
+            I.register,
+            id=number,
+            role=role,
+            name=name,
+            host=host,
+            pid=pid,
+            version=_version(),
+            now=now,
+            direct=self.direct,
+        )
+        assert row is not None
+        self.parts.hosts[number] = host
+        return Fence(number, row[0])
+
+    async def _hold(self, number: int) -> Connection:
+        """A session that holds the lock of this instance as long as the process lives."""
+        connection = await self.parts.database.connect(f"instance {number}")
+        try:
+            await Session(connection).send(I.hold, space=_SPACE, id=number)
+        except psycopg.Error as error:
+            await connection.close()
+            raise translate(error) from error
+        return connection
+
+    async def beat(self, fence: Fence, now: Instant) -> None:
+        if await self.parts.database.row(I.beat, id=fence.instance_id, epoch=fence.epoch, now=now) is None:
+            await self._let_go(fence.instance_id)
+            raise Fenced(f"Instance {fence.instance_id} was declared dead while it was away; it must register again.")
+        held = self._presence.get(fence.instance_id)
+        if held is not None and not await _answers(held):
+            await self._let_go(fence.instance_id)
+            self._presence[fence.instance_id] = await self._hold(fence.instance_id)
+
+    async def alive(self) -> Sequence[Instance]:
+        return [as_instance(row) for row in await self.parts.database.rows(I.alive)]
+
+    async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
+        rows = await self.parts.database.rows(I.silent, now=now, patience=patience, space=_SPACE)
+        return [as_instance(row) for row in rows]
+
+    async def retire(self, instance: Instance, now: Instant) -> bool:
+        row = await self.parts.database.row(I.retire, id=instance.id, epoch=instance.epoch, now=now)
+        return row is not None
+
+    async def leave(self, fence: Fence, now: Instant) -> None:
+        try:
+            await self.parts.database.row(I.retire, id=fence.instance_id, epoch=fence.epoch, now=now)
+        finally:
+            await self._let_go(fence.instance_id)
+
+    async def _let_go(self, number: int) -> None:
+        held = self._presence.pop(number, None)
+        if held is not None:
+            with suppress(psycopg.Error, OSError):
+                await held.close()
+
+    async def acquire(self, duty: str, fence: Fence, now: Instant, term: Duration) -> int | None:
+        mine = {"duty": duty, "id": fence.instance_id, "epoch": fence.epoch, "now": now, "term": term}
+        async with self.parts.database.transaction() as session:
+            await check_fence(session, fence)
+            row = await session.row(I.renew_lease, **mine)
+            if row is None:
+                row = await session.row(I.take_lease, **mine)
+            return row[0] if row else None
+
+
+async def check_fence(session: Session, fence: Fence) -> None:
+    """Raises Fenced when this instance was declared dead, or has left."""
+    if await session.row(I.fence, id=fence.instance_id, epoch=fence.epoch) is None:
+        raise Fenced(f"Instance {fence.instance_id} was declared dead; its writes are refused.")
+
+
+async def _answers(connection: Connection) -> bool:
+    try:
+        await connection.execute("SELECT 1")
+    except (psycopg.Error, OSError, TidegateError):
+        return False
+    return True
+
+
+def _version() -> str:
+    try:
+        return version("tidegate")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,115 @@
+"""A control transaction's side of runs: made by hand, ended while they wait, asked to stop; and the audit log."""
+
+from __future__ import annotations
+
+from tidegate.domain.errors import NotFound
+from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.programs import ProgramRef
+from tidegate.domain.runs import Cause, State
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.control import Change
+from tidegate.store.clocks import lock_after_finish, set_after_finish
+from tidegate.store.codec import decode_program, decode_schedule, to_json
+from tidegate.store.connection import Row
+from tidegate.store.declarations import DeclarationsTx
+from tidegate.store.holdings import Released, count_runs, finish, split
+from tidegate.store.partitions import day_of
+from tidegate.store.sql import load
+
+Q = load("runs")
+CONTROL = load("control")
+
+
+class ControlTransaction(DeclarationsTx):
+    """See `ports.control.ControlTx`."""
+
+    async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
+        rows = await self.session.rows(Q.waiting_of, schedule=schedule)
+        keys = [RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows]
+        gone = await finish(self, [(key, outcome, reason) for key in keys], now)
+        await self._give_back(gone, now)
+        return len(gone)
+
+    async def _give_back(self, gone: list[Row], now: Instant) -> None:
+        released = Released()
+        for row in gone:
+            released.give(split(row[3]), row[4])
+            released.look_at(row[5])
+        await released.apply(self, now)
+        await count_runs(self, gone)
+
+    async def add_run(
+        self,
+        schedule: ScheduleId,
+        *,
+        cause: Cause,
+        caused_by: str,
+        fire_time: Instant | None,
+        previous_fire: Instant | None,
+        given: JsonObject | None,
+        priority: int,
+        now: Instant,
+    ) -> RunKey:
+        await self.ready_for(now, [now])
+        row = await self.session.row(Q.next_ord, schedule=schedule)
+        if row is None:
+            raise NotFound(f"there is no schedule {schedule}.")
+        order, rev, program_id, program_rev, namespace, name, program, spec = row
+        ref = ProgramRef(
+            id=ProgramId(program_id), rev=program_rev, namespace=namespace, name=name, spec=decode_program(program)
+        )
+        timeout = decode_schedule(spec).waiting.timeout
+        await self.session.send(
+            Q.add,
+            schedule=schedule,
+            ord=order,
+            rev=rev,
+            program=program_id,
+            fire_time=fire_time,
+            previous_fire=previous_fire,
+            cause=cause.value,
+            caused_by=caused_by,
+            priority=priority,
+            given=to_json(given),
+            kind=ref.kind,
+            pool=ref.pool,
+            expires_at=None if timeout is None else now + timeout,
+            now=now,
+            day=day_of(now),
+        )
+        self.parts.wake.lower(now)
+        self.tell("admit")
+        return RunKey(now, schedule, order)
+
+    async def request_stop(self, run: RunKey, by: str, now: Instant) -> State:
+        place = {"schedule": run.schedule_id, "slot": run.slot, "ord": run.ord}
+        clocks = await lock_after_finish(self, [run.schedule_id])
+        live = await self.session.row(Q.lock_one, **place)
+        if live is None:
+            ended = await self.session.row(Q.outcome, **place)
+            if ended is None:
+                raise NotFound(f"there is no run {run}.", remedy="See `tidegate runs`.")
+            return State(ended[0])
+        if live[0] in (State.WAITING, State.READY):
+            gone = await finish(self, [(run, State.CANCELLED, f"cancelled by {by}")], now)
+            await self._give_back(gone, now)
+            await set_after_finish(self, clocks, {run.schedule_id: now})
+            return State.CANCELLED
+        await self.ready_for(now)
+        await self.session.send(Q.stop_one, **place, by=by, now=now, day=day_of(now))
+        self.tell("stop")
+        return State.STOPPING
+
+    async def record_change(self, change: Change, now: Instant) -> None:
+        await self.session.send(
+            CONTROL.record_change,
+            now=now,
+            who=change.who,
+            action=change.action,
+            kind=change.kind,
+            namespace=change.namespace,
+            name=change.name,
+            before=to_json(change.before),
+            after=to_json(change.after),
+        )

@@ -1,0 +1,187 @@
+"""The store in PostgreSQL: every port of engine and control, composed of one file per subject.
+
+    async with store.transaction(fence) as tx: ...     # the engine's, under a fence
+    async with store.changing() as tx: ...             # people's
+
+A store connects when it is first used and may be used from one event loop at a time. It needs a database that
+`migrate.upgrade` has brought up to date.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tidegate.domain.errors import Unavailable
+from tidegate.domain.ids import AttemptKey, Fence
+from tidegate.domain.instants import SECOND, Duration, Instant
+from tidegate.ports.engine import Drift, OpenAttempt
+from tidegate.store import admission, clocks, resync
+from tidegate.store.admission import AdmissionTx
+from tidegate.store.arrays import Ints, Texts
+from tidegate.store.attempts import AttemptsTx, open_attempts
+from tidegate.store.clocks import ClocksTx
+from tidegate.store.connection import Connection, Database, Session, translate
+from tidegate.store.definitions import Definitions
+from tidegate.store.instances import MembershipCalls
+from tidegate.store.partitions import Partitions, day_of
+from tidegate.store.reads import Reading
+from tidegate.store.requests import ControlTransaction
+from tidegate.store.sql import load
+from tidegate.store.transactions import I, Parts, columns
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = load("attempts")
+
+
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx):
+    """An engine transaction: whichever part began it finds its own methods."""
+
+
+class PostgresStore(MembershipCalls, Reading):
+    """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
+
+    def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
+        database = Database(url, name=name, size=size)
+        self.parts = Parts(database, Definitions(), Partitions(database))
+        self.direct = direct
+        self._presence: dict[int, Connection] = {}
+        self._announcer: Connection | None = None
+
+    async def close(self) -> None:
+        """Part with every connection. Instances that have not left are seen as gone by then."""
+        held = [*self._presence.values(), *([self._announcer] if self._announcer else [])]
+        self._presence.clear()
+        self._announcer = None
+        for connection in held:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+        await self.parts.database.close()
+
+    async def now(self) -> Instant:
+        """The database's time."""
+        row = await self.parts.database.row(I.now)
+        assert row is not None
+        return int(row[0])
+
+    # ── transactions ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @asynccontextmanager
+    async def transaction(self, fence: Fence) -> AsyncIterator[EngineTransaction]:
+        """An engine transaction under a fence. Whom it wakes is for the engine's loop to announce."""
+        async with self.parts.database.transaction() as session:
+            tx = EngineTransaction(self.parts, session, fence)
+            await tx.begin()
+            yield tx
+            await tx.verify()
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[ControlTransaction]:
+        """A person's transaction. Those who have to know are told after the commit."""
+        async with self.parts.database.transaction() as session:
+            tx = ControlTransaction(self.parts, session)
+            yield tx
+        if topics := tx.told():
+            try:
+                await self.parts.database.execute(I.notify, topics=Texts(sorted(topics)))
+            except Unavailable as error:  # what was asked is done; who was not told looks within a second
+                log.warning("a change could not be announced: %s", error)
+
+    # ── single questions ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def next_due(self) -> Instant | None:
+        return await clocks.next_due(self.parts)
+
+    async def next_wake(self) -> Instant | None:
+        return await admission.next_wake(self.parts)
+
+    async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
+        if not attempts:
+            return []
+        keys = columns(key.run for key in attempts)._asdict()
+        async with self.parts.database.session() as session:
+            rows = await session.rows(ATTEMPTS.open, **keys, numbers=Ints(key.number for key in attempts))
+            return await open_attempts(self.parts.definitions, session, rows)
+
+    async def stop_requests(self, fence: Fence) -> Sequence[OpenAttempt]:
+        async with self.parts.database.session() as session:
+            rows = await session.rows(ATTEMPTS.stop_requests, instance=fence.instance_id, epoch=fence.epoch)
+            return await open_attempts(self.parts.definitions, session, rows)
+
+    # ── upkeep ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def resync(self, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
+        return await resync.resync(self.parts, fence, token, now)
+
+    async def ensure_partitions(self, now: Instant, ahead: Duration) -> Sequence[str]:
+        days = range(day_of(now) - 1, day_of(now + ahead) + 1)
+        return await self.parts.partitions.ensure((table, day) for day in days for table in ("attempt", "event", "run"))
+
+    async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
+        """`runs` is how long runs and their attempts are kept, `events` how long events are."""
+        kinds = {"run": "runs", "attempt": "runs", "event": "events"}
+        return await self.parts.partitions.drop(
+            now, {table: retention[kind] for table, kind in kinds.items() if kind in retention}
+        )
+
+    # ── wake-ups between processes ─────────────────────────────────────────────────────────────────────────────────
+
+    async def announce(self, topics: Collection[str]) -> None:
+        """Tell the other processes; `listen` of this very store does not hear it."""
+        if self._announcer is None or self._announcer.closed:
+            self._announcer = await self.parts.database.connect("announce")
+        try:
+            await Session(self._announcer).send(I.notify, topics=Texts(sorted(topics)))
+        except psycopg.Error as error:
+            announcer, self._announcer = self._announcer, None
+            await announcer.close()
+            raise translate(error) from error
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with every topic that others announce, and with "" once it listens. Returns only by an
+        exception: Unavailable when the connection is lost."""
+        connection = await self.parts.database.connect("listen")
+        try:
+            await connection.execute("LISTEN tidegate")
+            self._heard("")
+            heard("")
+            async for told in connection.notifies():
+                if self._announcer is None or told.pid != self._announcer.info.backend_pid:
+                    self._heard(told.payload)
+                    heard(told.payload)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        finally:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+        raise Unavailable("The connection that listens was closed.")
+
+    def _heard(self, topic: str) -> None:
+        """What others have written may lie below our marks."""
+        if topic in ("", "clock"):
+            self.parts.due.lower()
+        if topic == "":
+            self.parts.wake.lower()
+        elif topic == "admit":
+            self.parts.wake.lower_by(10 * SECOND)
+
+
+if TYPE_CHECKING:
+    from tidegate.ports import control, engine
+
+    def _satisfies(store: PostgresStore) -> None:
+        """Checked by mypy: every port is implemented."""
+        timekeeper: engine.TimekeeperStore = store
+        admitter: engine.AdmitterStore = store
+        worker: engine.WorkerStore = store
+        members: engine.Membership = store
+        reconciler: engine.ReconcilerStore = store
+        janitor: engine.JanitorStore = store
+        wakes: engine.Wakes = store
+        people: control.ControlStore = store
+        del timekeeper, admitter, worker, members, reconciler, janitor, wakes, people
