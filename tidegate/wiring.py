@@ -125,6 +125,9 @@ async def member(role: str, settings: Settings) -> AsyncIterator[Member]:
         await asyncio.to_thread(migrate.check, settings.database.url)
         host = place(homes.prepare(settings.home))
         now = await store.now()
+        if role == "scheduler":  # before anybody can take it for ready
+            await store.ensure_partitions(now, settings.scheduler.partitions_ahead)
+            await ensure_pools(store)
         name = f"{role}-{socket.gethostname()}-{os.getpid()}"
         fence = await store.register(role=role, name=name, host=host, pid=os.getpid(), now=now)
         log.info("registered as instance %d", fence.instance_id)
@@ -133,6 +136,16 @@ async def member(role: str, settings: Settings) -> AsyncIterator[Member]:
         finally:
             with suppress(TidegateError):  # without the database, or fenced, there is nothing to hand over
                 await store.leave(fence, await store.now())
+
+
+async def ensure_pools(store: ControlStore) -> None:
+    """The two pools that programs are in when they name none. What a person made of them stays."""
+    known = {pool.name for pool in await store.pools()}
+    missing = {"default": 4 * (os.cpu_count() or 1), "spark": 2}.items()
+    for name, slots in missing:
+        if name not in known:
+            async with store.changing() as tx:
+                await tx.put_pool(name, slots, None)
 
 
 def membership(one: Member, settings: Settings) -> Membership:
@@ -169,7 +182,6 @@ async def run_scheduler(settings: Settings, stop: asyncio.Event) -> None:
             ),
             membership(one, settings),
         ]
-        await store.ensure_partitions(await store.now(), chosen.partitions_ahead)
         await _run(loop_of(one, parts, settings), stop)
 
 
