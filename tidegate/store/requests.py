@@ -25,10 +25,12 @@ class ControlTransaction(DeclarationsTx):
     """See `ports.control.ControlTx`."""
 
     async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
+        clocks = await lock_after_finish(self, [schedule])
         rows = await self.session.rows(Q.waiting_of, schedule=schedule)
         keys = [RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows]
         gone = await finish(self, [(key, outcome, reason) for key in keys], now)
         await self._give_back(gone, now)
+        await set_after_finish(self, clocks, {schedule: now} if gone else {})
         return len(gone)
 
     async def _give_back(self, gone: list[Row], now: Instant) -> None:

@@ -140,6 +140,9 @@ class AdmitterTransaction(EngineTransaction):
         if pool is not None:
             self.edit(data.pool, pool.name).used += 1
             run.slot_held = True
+        schedule = self.get(data.schedule, run.key.schedule_id)
+        assert schedule is not None
+        run.rev = schedule.newest.revision.rev
         run.program = verdict.program
         run.pinned = True
         run.arguments = verdict.arguments

@@ -126,7 +126,7 @@ class RunRow:
     """A run, live or ended (`run` and `run_live` in PostgreSQL)."""
 
     key: RunKey
-    rev: int
+    rev: int  # newest when it was made; pinned when ready
     program: ProgramRef  # newest when it was made; pinned when ready
     pool: str  # the program's
     cause: Cause

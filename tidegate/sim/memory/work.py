@@ -212,7 +212,7 @@ def deserted(data: Data, attempt: AttemptRow) -> bool:
 
 def launch_of(data: Data, run: RunRow, attempt: AttemptRow) -> Launch:
     schedule = data.schedule.rows[run.key.schedule_id]
-    timeout = schedule.newest.revision.spec.timeout
+    timeout = schedule.revisions[run.rev - 1].revision.spec.timeout
     return Launch(
         attempt=attempt.key,
         fence=attempt.fence,
@@ -233,7 +233,7 @@ def open_attempt(data: Data, run: RunRow, attempt: AttemptRow) -> OpenAttempt:
     return OpenAttempt(
         launch=launch_of(data, run, attempt),
         state=run.state,
-        spec=data.schedule.rows[run.key.schedule_id].newest.revision.spec,
+        spec=data.schedule.rows[run.key.schedule_id].revisions[run.rev - 1].revision.spec,
         failures=run.failures,
         lost=run.lost,
         stop=run.stop,
