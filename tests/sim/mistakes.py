@@ -263,6 +263,7 @@ BUGS = (
         change=lambda scenario: replace(
             scenario,
             parts=Parts(timekeeper=CapDrops),
+            rates=replace(scenario.rates, outage=0.002),  # there is much to catch up
             pace=Pace(timekeeper=TimekeeperSettings(catch_up_per_pass=2, catch_up_pause=SECOND)),
         ),
     ),

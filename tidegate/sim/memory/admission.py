@@ -144,7 +144,6 @@ class AdmitterTransaction(EngineTransaction):
         assert schedule is not None
         run.rev = schedule.newest.revision.rev
         run.program = verdict.program
-        run.pinned = True
         run.arguments = verdict.arguments
         run.state = State.READY
         run.ready_at = now

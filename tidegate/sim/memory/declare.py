@@ -363,11 +363,10 @@ class ControlTransaction(Declarations):
         key = RunKey(now, schedule, clock.gen)
         await self.lock(data.run, key)
         spec = row.newest.revision.spec
-        program = program_of(self, clock)
         run = RunRow(
-            key, clock.rev, program, program.pool, cause, caused_by, fire_time, previous_fire, priority, now, given
-        )
-        run.wake_at = now
+            key, clock.rev, program_of(self, clock), cause, caused_by, fire_time, previous_fire, priority, now
+        )  # fmt: skip
+        run.given = given
         if spec.waiting.timeout is not None:
             run.expires_at = now + spec.waiting.timeout
         self.put(data.run, key, run)

@@ -121,20 +121,12 @@ class ClockRow:
     gap_left: int | None = None
 
 
-@dataclass(eq=False)
 class RunRow:
-    """A run, live or ended (`run` and `run_live` in PostgreSQL)."""
+    """A run, live or ended (`run` and `run_live` in PostgreSQL).
 
-    key: RunKey
-    rev: int  # newest when it was made; pinned when ready
-    program: ProgramRef  # newest when it was made; pinned when ready
-    pool: str  # the program's
-    cause: Cause
-    caused_by: str
-    fire_time: Instant | None
-    previous_fire: Instant | None
-    priority: int
-    created_at: Instant
+    What has a default is an attribute of the class until it is set, so that making and copying rows stays cheap.
+    """
+
     given: JsonObject | None = None
     state: State = State.WAITING
     wake_at: Instant | None = None
@@ -143,7 +135,6 @@ class RunRow:
     waiting_for: tuple[JsonObject, ...] = ()
     held: tuple[str, ...] = ()
     slot_held: bool = False
-    pinned: bool = False
     arguments: JsonObject | None = None
     ready_at: Instant | None = None
     started_at: Instant | None = None
@@ -157,25 +148,52 @@ class RunRow:
     stop_by: str = ""
     stop_at: Instant | None = None
 
+    def __init__(
+        self,
+        key: RunKey,
+        rev: int,
+        program: ProgramRef,
+        cause: Cause,
+        caused_by: str,
+        fire_time: Instant | None,
+        previous_fire: Instant | None,
+        priority: int,
+        now: Instant,
+    ) -> None:
+        self.key = key
+        self.rev = rev  # newest when it was made; pinned when ready
+        self.program = program  # newest when it was made; pinned when ready
+        self.pool = program.pool
+        self.cause = cause
+        self.caused_by = caused_by
+        self.fire_time = fire_time
+        self.previous_fire = previous_fire
+        self.priority = priority
+        self.created_at = now
+        self.wake_at = now
+
     @property
     def live(self) -> bool:
         return self.state in LIVE
 
 
-@dataclass(eq=False)
 class AttemptRow:
-    key: AttemptKey
-    instance_id: int
-    epoch: int
-    host: str
-    fence: int
-    backend: str
-    created_at: Instant
     backend_id: str | None = None
     started_at: Instant | None = None
     finished_at: Instant | None = None
     outcome: str | None = None
     error: JsonObject | None = None
+
+    def __init__(
+        self, key: AttemptKey, instance_id: int, epoch: int, host: str, fence: int, backend: str, created_at: Instant
+    ) -> None:
+        self.key = key
+        self.instance_id = instance_id
+        self.epoch = epoch
+        self.host = host
+        self.fence = fence
+        self.backend = backend
+        self.created_at = created_at
 
 
 class CounterRow(NamedTuple):

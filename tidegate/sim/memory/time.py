@@ -52,7 +52,6 @@ class TimekeeperTransaction(EngineTransaction):
             schedule_id = plan.due.schedule_id
             newest = plan.due.revisions[-1]
             program = plan.due.program
-            pool = program.pool
             for fire in plan.fires:
                 key = RunKey(fire.fire_time, schedule_id, 0)
                 if not self.try_lock(data.run, key):
@@ -60,10 +59,9 @@ class TimekeeperTransaction(EngineTransaction):
                 if self.get(data.run, key) is None:
                     spec = newest.spec
                     run = RunRow(
-                        key, newest.rev, program, pool, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
-                        spec.priority, now, None,
+                        key, newest.rev, program, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
+                        spec.priority, now,
                     )  # fmt: skip
-                    run.wake_at = now
                     if spec.waiting.timeout is not None:
                         run.expires_at = now + spec.waiting.timeout
                     self.put(data.run, key, run)

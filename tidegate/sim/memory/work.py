@@ -29,16 +29,16 @@ class WorkerTransaction(EngineTransaction):
                 break
             if self.try_lock(data.run, ready.key):
                 run = self.get(data.run, ready.key)
-                if run is not None and run.state is State.READY and await self._take_token(run.pool, now):
+                if run is None or run.state is not State.READY:
+                    continue
+                pool = self.get(data.pool, run.pool)
+                if pool is None or pool.rate_max is None or await self._take_token(run.pool, now):
                     launches.append(self._begin(run, host, now))
         return launches
 
     async def _take_token(self, name: str, now: Instant) -> bool:
         """One token of the pool's launch rate, if it has one."""
         table = self.data.pool
-        pool = self.get(table, name)
-        if pool is None or pool.rate_max is None:
-            return True
         await self.lock(table, name)
         pool = self.edit(table, name)
         pool.refill(now)
