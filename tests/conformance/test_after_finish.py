@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.worlds import NS, World, plan_of
+from conformance.worlds import NS, World, plan_of
 from tidegate.domain.instants import MINUTE, SECOND
 from tidegate.domain.retry import RetryAt
 from tidegate.domain.runs import State

@@ -21,7 +21,7 @@ from tidegate.store.holdings import Released, split
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.stats import Tally, add_stats
-from tidegate.store.transactions import FencedTx, ascending, columns
+from tidegate.store.transactions import FencedTx, ascending, by_partition, columns
 
 Q = load("attempts")
 RUNS = load("runs")
@@ -73,11 +73,9 @@ class AttemptsTx(FencedTx):
             return
         await self.ready_for(now)
         starts = sorted(starts, key=lambda one: ascending(one.attempt.run))
-        keys = columns(one.attempt.run for one in starts)._asdict()
-        await self.session.send(RUNS.lock, **keys)
         await self.session.send(
             Q.started,
-            **keys,
+            **columns(one.attempt.run for one in starts)._asdict(),
             numbers=Ints(one.attempt.number for one in starts),
             backend_ids=Texts(one.backend_id for one in starts),
             now=now,
@@ -105,14 +103,23 @@ class AttemptsTx(FencedTx):
             return
         await self.ready_for(now)
         ends = sorted(ends, key=lambda one: ascending(one.attempt.run))
-        keys = columns(one.attempt.run for one in ends)._asdict()
         clocks = await lock_after_finish(self, (one.attempt.run.schedule_id for one in ends))
-        await self.session.send(RUNS.lock, **keys)
+        groups = by_partition(ends, lambda one: one.attempt.run)
+        if len(groups) > 1:  # a single statement locks in order by itself
+            await self.session.send(RUNS.lock, **columns(one.attempt.run for one in ends)._asdict())
+        closed = [row for partition, some in groups for row in await self._close(partition, some, now)]
+        await self._after_ends({one.attempt: one for one in ends}, closed, now)
+        await set_after_finish(self, clocks, {row[1]: row[5] for row in closed if row[8]})
+        if wakes := [one.then.at for one in ends if isinstance(one.then, RetryAt)]:
+            self.parts.wake.lower(min(wakes))
+            self.tell("admit")
+
+    async def _close(self, partition: str, ends: Sequence[AttemptEnd], now: Instant) -> list[Row]:
         finishes = [one.then if isinstance(one.then, Finish) else None for one in ends]
         retries = [one.then if isinstance(one.then, RetryAt) else None for one in ends]
-        closed = await self.fetch(
-            Q.ended,
-            **keys,
+        return await self.fetch(
+            Q.ended.at(partition),
+            **columns(one.attempt.run for one in ends)._asdict(),
             numbers=Ints(one.attempt.number for one in ends),
             outcomes=Texts(one.outcome for one in ends),
             errors=Texts(to_json(one.error) for one in ends),
@@ -126,11 +133,6 @@ class AttemptsTx(FencedTx):
             now=now,
             day=day_of(now),
         )
-        await self._after_ends({one.attempt: one for one in ends}, closed, now)
-        await set_after_finish(self, clocks, {row[1]: row[5] for row in closed if row[8]})
-        if wakes := [one.at for one in retries if one is not None]:
-            self.parts.wake.lower(min(wakes))
-            self.tell("admit")
 
     async def _after_ends(self, ends: Mapping[AttemptKey, AttemptEnd], closed: Sequence[Row], now: Instant) -> None:
         """Give back what the closed attempts held, wake whom that lets go on, count."""

@@ -104,7 +104,7 @@ class Database:
             raise translate(error) from error
         try:
             arrays.register(connection)
-            connection.prepared_max = None
+            connection.prepared_max = 1000
             await connection.execute(_SESSION)
         except psycopg.Error as error:
             await connection.close()

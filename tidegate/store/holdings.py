@@ -21,7 +21,7 @@ from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Row
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
-from tidegate.store.transactions import SEPARATOR, Tx, columns
+from tidegate.store.transactions import SEPARATOR, Tx, by_partition, columns
 
 Q = load("admission")
 RUNS = load("runs")
@@ -92,15 +92,17 @@ async def finish(tx: Tx, ends: Sequence[tuple[RunKey, State, str]], now: Instant
     if not ends:
         return []
     await tx.ready_for(now)
-    keys = columns(key for key, _, _ in ends)
-    return await tx.fetch(
-        RUNS.finish,
-        **keys._asdict(),
-        outcomes=Texts(outcome.value for _, outcome, _ in ends),
-        reasons=Texts(reason for _, _, reason in ends),
-        now=now,
-        day=day_of(now),
-    )
+    gone = []
+    for partition, some in by_partition(ends, lambda one: one[0]):
+        gone += await tx.fetch(
+            RUNS.finish.at(partition),
+            **columns(key for key, _, _ in some)._asdict(),
+            outcomes=Texts(outcome.value for _, outcome, _ in some),
+            reasons=Texts(reason for _, _, reason in some),
+            now=now,
+            day=day_of(now),
+        )
+    return gone
 
 
 async def count_runs(tx: Tx, gone: Sequence[Row]) -> None:

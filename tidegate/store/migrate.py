@@ -7,6 +7,7 @@ this version cannot tell what they mean.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,15 @@ def upgrade(url: str) -> Sequence[str]:
         _refuse_newer(found)
         if found.missing:
             _apply(url)
+        if not found.applied:
+            _make_pools(connection)
         return found.missing
+
+
+def _make_pools(connection: psycopg.Connection) -> None:
+    """The pools that every new database begins with; people change or delete them as they like."""
+    for name, slots in (("default", 4 * (os.cpu_count() or 1)), ("spark", 2)):
+        connection.execute("INSERT INTO pool (name, slots) VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, slots))
 
 
 def status(url: str) -> SchemaStatus:

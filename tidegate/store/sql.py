@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _HEADER = re.compile(r"^-- ([a-z][a-z0-9_]*): (.+)$", re.MULTILINE)
@@ -19,6 +19,11 @@ class Query:
     name: str
     promise: str
     sql: bytes
+
+    def at(self, partition: str) -> Query:
+        """The same on one partition of `run` by name, where the statement says `{run}`: the plan of an update through
+        the parent has to open every partition there is, each time."""
+        return _at(self, partition)
 
 
 class Queries:
@@ -49,3 +54,8 @@ class Queries:
 def load(subject: str) -> Queries:
     """The queries of `queries/SUBJECT.sql`."""
     return Queries(subject, (DIRECTORY / f"{subject}.sql").read_text())
+
+
+@lru_cache(maxsize=1000)
+def _at(query: Query, partition: str) -> Query:
+    return Query(query.name, query.promise, query.sql.replace(b"{run}", partition.encode()))

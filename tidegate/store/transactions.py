@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tidegate.domain.errors import Fenced
 from tidegate.domain.ids import Fence, RunKey
@@ -13,10 +13,11 @@ from tidegate.store.arrays import Ints
 from tidegate.store.connection import Cursor, Database, Row, Session
 from tidegate.store.definitions import Definitions
 from tidegate.store.floors import Floor
-from tidegate.store.partitions import Partitions
+from tidegate.store.partitions import Partitions, day_of, partition_name
 from tidegate.store.sql import Query, load
 
 I = load("instances")  # noqa: E741
+Item = TypeVar("Item")
 SEPARATOR = "\x1f"
 """Between the counters of one run, where they travel as one text."""
 
@@ -49,6 +50,14 @@ def columns(keys: Iterable[RunKey]) -> Keys:
 def ascending(key: RunKey) -> tuple[int, int, int]:
     """The order in which live runs are locked."""
     return (key.schedule_id, key.slot, key.ord)
+
+
+def by_partition(items: Sequence[Item], key: Callable[[Item], RunKey]) -> list[tuple[str, list[Item]]]:
+    """Items with the partition of `run` in which each one's run lies; their order is kept."""
+    groups: dict[int, list[Item]] = {}
+    for item in items:
+        groups.setdefault(day_of(key(item).slot), []).append(item)
+    return [(partition_name("run", day), groups[day]) for day in sorted(groups)]
 
 
 class Tx:

@@ -59,27 +59,27 @@ SELECT slot, schedule_id, ord, attempts, fence, rev, program_id, program_rev, ar
 FROM started ORDER BY priority DESC, slot, schedule_id, ord;
 
 -- started: the backend has them
-WITH d AS MATERIALIZED (
-    SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(backend_ids)s)
-                  AS d(slot, schedule_id, ord, number, backend_id)
+WITH locked AS MATERIALIZED (
+    SELECT l.schedule_id, l.slot, l.ord, d.number, d.backend_id, l.started_at IS NULL AS begins
+    FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(backend_ids)s)
+         AS d(slot, schedule_id, ord, number, backend_id)
+    JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
+    WHERE l.attempts = d.number AND l.state IN ('starting', 'running', 'stopping')
+    ORDER BY l.schedule_id, l.slot, l.ord
+    FOR UPDATE OF l
 ), has AS (
     UPDATE attempt_open a SET started_at = coalesce(a.started_at, %(now)s), backend_id = d.backend_id
-    FROM d
+    FROM locked d
     WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
-    RETURNING a.schedule_id, a.slot, a.ord
-), new AS (
-    SELECT l.schedule_id, l.slot, l.ord
-    FROM has JOIN run_live l ON l.schedule_id = has.schedule_id AND l.slot = has.slot AND l.ord = has.ord
-    WHERE l.started_at IS NULL
 ), runs AS (
     UPDATE run_live l
     SET state = CASE l.state WHEN 'starting' THEN 'running' ELSE l.state END,
         started_at = coalesce(l.started_at, %(now)s)
-    FROM has
-    WHERE l.schedule_id = has.schedule_id AND l.slot = has.slot AND l.ord = has.ord
+    FROM locked d
+    WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
-SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord FROM new;
+SELECT %(day)s, %(now)s, 'run.started', schedule_id, slot, ord FROM locked WHERE begins;
 
 -- stopping: ask attempts to stop; one that was asked already keeps its reason
 WITH asked AS (
@@ -92,22 +92,25 @@ WITH asked AS (
 INSERT INTO event (day, at, type, schedule_id, slot, ord, payload)
 SELECT %(day)s, %(now)s, 'run.stopping', schedule_id, slot, ord, jsonb_build_object('reason', stop) FROM asked;
 
--- ended: close attempts that are open; finish their runs or send them back to waiting
+-- ended: close attempts that are open, of runs of one day; finish the runs or send them back to waiting
 WITH d AS MATERIALIZED (
-    SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(outcomes)s, %(errors)s, %(finished)s,
-                         %(ran)s, %(ends)s, %(reasons)s, %(retries)s, %(failures)s, %(lost)s)
-                  AS d(slot, schedule_id, ord, number, outcome, error, finished_at, ran, run_end, reason, retry_at,
-                       failures, lost)
+    SELECT d.*, l.stop, l.stop_by, l.started_at AS run_started_at
+    FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(outcomes)s, %(errors)s, %(finished)s, %(ran)s,
+                %(ends)s, %(reasons)s, %(retries)s, %(failures)s, %(lost)s)
+         AS d(slot, schedule_id, ord, number, outcome, error, finished_at, ran, run_end, reason, retry_at, failures, lost)
+    JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
+    WHERE l.attempts = d.number AND l.state IN ('starting', 'running', 'stopping')
+    ORDER BY l.schedule_id, l.slot, l.ord
+    FOR UPDATE OF l
 ), closed AS (
-    DELETE FROM attempt_open a USING d, run_live l
+    DELETE FROM attempt_open a USING d
     WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
-      AND l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
     RETURNING a.*, d.outcome, d.error, d.ran, d.retry_at, d.failures, d.lost,
               greatest(d.finished_at, a.started_at, a.created_at) AS finished_at,
-              coalesce(d.run_end, CASE l.stop WHEN 'cancel' THEN 'cancelled' END) AS run_end,
-              coalesce(d.reason, 'cancelled by ' || l.stop_by) AS reason,
-              coalesce(l.started_at, a.started_at, CASE WHEN d.ran THEN a.created_at END) AS run_started_at,
-              l.started_at IS NULL AND a.started_at IS NULL AND d.ran AS begins
+              coalesce(d.run_end, CASE d.stop WHEN 'cancel' THEN 'cancelled' END) AS run_end,
+              coalesce(d.reason, 'cancelled by ' || d.stop_by) AS reason,
+              coalesce(d.run_started_at, a.started_at, CASE WHEN d.ran THEN a.created_at END) AS run_started_at,
+              d.run_started_at IS NULL AND a.started_at IS NULL AND d.ran AS begins
 ), kept AS (
     INSERT INTO attempt (slot, schedule_id, ord, number, instance_id, host, fence, backend, backend_id, created_at,
                          started_at, finished_at, outcome, error)
@@ -128,7 +131,7 @@ WITH d AS MATERIALIZED (
     RETURNING l.slot, l.schedule_id, l.ord, l.pool, c.number, c.created_at AS launched_at,
               c.started_at AS attempt_started_at, c.finished_at
 ), ledger AS (
-    UPDATE run r
+    UPDATE {run} r
     SET outcome = f.run_end, reason = f.reason, finished_at = f.finished_at, rev = f.rev,
         program_rev = f.program_rev, ready_at = f.ready_at, arguments = f.arguments, stop = f.stop,
         started_at = f.run_started_at

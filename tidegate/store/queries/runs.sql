@@ -5,7 +5,7 @@ JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord =
 ORDER BY l.schedule_id, l.slot, l.ord
 FOR UPDATE OF l;
 
--- finish: end live runs that have no attempt in flight; what they held
+-- finish: end live runs of one day that have no attempt in flight; what they held
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(outcomes)s, %(reasons)s)
                   AS d(slot, schedule_id, ord, outcome, reason)
@@ -14,7 +14,7 @@ WITH d AS MATERIALIZED (
     WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state IN ('waiting', 'ready')
     RETURNING l.*, d.outcome, d.reason
 ), ledger AS (
-    UPDATE run r
+    UPDATE {run} r
     SET outcome = g.outcome, reason = g.reason, finished_at = %(now)s, rev = g.rev, program_rev = g.program_rev,
         ready_at = g.ready_at, started_at = g.started_at, arguments = g.arguments, stop = g.stop
     FROM gone g
