@@ -109,7 +109,7 @@ class UnlockedFacts(MemoryTransaction):
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
         held = {key: row.held for key in counters if (row := self.data.counter.rows.get(key)) is not None}
-        free = {name: row.slots - row.used for name in pools if (row := self.data.pool.rows.get(name)) is not None}
+        free = {name: pool.slots - pool.used for name in pools if (pool := self.data.pool.rows.get(name)) is not None}
         return AdmissionFacts(held=held, free=free)
 
 

@@ -203,7 +203,7 @@ class Reading:
                     LedgerRow(from_fire=key.slot, to_fire=key.slot, n=1, outcome=str(run.state))
                 )
         for stretch in self.data.stretch.rows.values():
-            if stretch.schedule_id in wanted and since <= stretch.from_fire <= until:
+            if stretch.schedule_id in wanted and stretch.to_fire >= since and stretch.from_fire <= until:
                 wanted[stretch.schedule_id].append(
                     LedgerRow(
                         from_fire=stretch.from_fire,

@@ -177,10 +177,10 @@ class WorkerTransaction(EngineTransaction):
                 row = self.get(data.attempt, key)
                 if row is None or row.host != host or row.backend not in kinds or row.finished_at is not None:
                     continue
-                if not deserted(data, row) or not self.try_lock(data.run, key.run):
-                    continue
                 if len(found) >= limit:
                     return found
+                if not deserted(data, row) or not self.try_lock(data.run, key.run):
+                    continue
                 row = self.edit(data.attempt, key)
                 row.instance_id, row.epoch = self.fence.instance_id, self.fence.epoch
                 run = self.get(data.run, key.run)
