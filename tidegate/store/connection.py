@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, errors
 from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.domain.errors import CommitUnknown, Conflict, Refused, TidegateError, Unavailable
@@ -42,6 +42,7 @@ SET enable_mergejoin = off;
 SET jit = off;
 SET timezone = 'UTC';
 """
+_LONGEST = b"SET transaction_timeout = '10s'"  # also where a process froze between two statements of a pipeline
 _KEEPALIVE: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -52,12 +53,13 @@ _KEEPALIVE: dict[str, Any] = {
 
 
 class Session:
-    """One connection, for as long as a caller has it."""
+    """One connection, for as long as a caller has it; inside a transaction, with its pipeline."""
 
-    __slots__ = ("connection",)
+    __slots__ = ("connection", "_pipeline")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, pipeline: AsyncPipeline | None = None) -> None:
         self.connection = connection
+        self._pipeline = pipeline
 
     async def send(self, query: Query, /, **parameters: Any) -> Cursor:
         """Send a statement; in a transaction without waiting. Its rows, or its error, come with the cursor's fetch."""
@@ -66,8 +68,14 @@ class Session:
         return cursor
 
     async def rows(self, query: Query, /, **parameters: Any) -> list[Row]:
-        """Send a statement and wait for its rows."""
+        """Send a statement and wait for its rows.
+
+        Waiting synchronises the pipeline, which is what makes the server count a transaction as idle: one that was
+        merely flushed would keep its locks for as long as its process is frozen.
+        """
         cursor = await self.send(query, **parameters)
+        if self._pipeline is not None:
+            await self._pipeline.sync()
         return await cursor.fetchall()
 
     async def row(self, query: Query, /, **parameters: Any) -> Row | None:
@@ -106,6 +114,8 @@ class Database:
             arrays.register(connection)
             connection.prepared_max = 1000
             await connection.execute(_SESSION)
+            if connection.info.server_version >= 170000:
+                await connection.execute(_LONGEST)
         except psycopg.Error as error:
             await connection.close()
             raise translate(error) from error
@@ -144,9 +154,9 @@ class Database:
         async with self._borrowed() as connection:
             committing = False
             try:
-                async with connection.pipeline():
+                async with connection.pipeline() as pipeline:
                     await connection.execute("BEGIN", prepare=True)
-                    yield Session(connection)
+                    yield Session(connection, pipeline)
                     committing = True
                     done = await connection.execute("COMMIT", prepare=True)
                 if done.statusmessage != "COMMIT":
@@ -223,7 +233,7 @@ def translate(error: psycopg.Error, *, committing: bool = False) -> TidegateErro
             )
         case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
             return Unavailable(f"Another transaction was in the way: {said}", code="contended")
-        case errors.IdleInTransactionSessionTimeout():
+        case errors.IdleInTransactionSessionTimeout() | errors.TransactionTimeout():
             return Unavailable("This process slept inside a transaction; the database rolled it back.", code="slept")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification() | errors.InvalidCatalogName():
             return Unavailable(

@@ -113,6 +113,7 @@ class EmbeddedServer:
         """
         if self.running:
             return self.url
+        self.stop()  # it died by itself: part with its guardian
         binaries = wheel.locate()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._run_as = wheel.run_as(self.home, binaries)

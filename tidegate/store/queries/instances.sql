@@ -24,9 +24,6 @@ RETURNING id;
 -- alive: everybody who has not ended
 SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance WHERE ended_at IS NULL ORDER BY id;
 
--- all: everybody, newest first
-SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance ORDER BY id DESC LIMIT 1000;
-
 -- silent: not ended, and heartbeat too old or session lock gone (which says nothing just after the server started)
 SELECT id, role, name, host, pid, epoch, up_since, heartbeat
 FROM instance i

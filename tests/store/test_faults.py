@@ -1,0 +1,352 @@
+"""The database goes away, comes back, cuts connections, answers nothing to a COMMIT; processes freeze and die."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conformance.worlds import HOST, World, plan_of
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tidegate.domain.errors import CommitUnknown, Fenced, Refused, Unavailable
+from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE, SECOND
+from tidegate.store import migrate
+from tidegate.store.embedded import EmbeddedServer, Shutdown
+from tidegate.store.store import PostgresStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(database_url: str, anyio_backend: str) -> AsyncIterator[World]:
+    async with await World.begin(PostgresStore(database_url), lambda: PostgresStore(database_url)) as made:
+        yield made
+
+
+def admin(url: str, statement: str, *parameters: object) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement, parameters)  # type: ignore[arg-type]
+        return cursor.fetchall() if cursor.description else []
+
+
+def cut(url: str, purpose: str = "%") -> int:
+    """Terminate the store's connections."""
+    found = admin(
+        url,
+        "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND application_name LIKE %s",
+        f"tidegate{purpose}",
+    )
+    return len(found)
+
+
+# ── the server ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("HA-8")
+@pytest.mark.parametrize("how", list(Shutdown))
+async def test_the_database_goes_away_and_comes_back(tmp_path: Path, how: Shutdown) -> None:
+    server = EmbeddedServer(tmp_path, settings={"shared_buffers": "16MB"})
+    url = server.start()
+    try:
+        migrate.upgrade(url)
+        async with await World.begin(PostgresStore(url), lambda: PostgresStore(url)) as world:
+            await world.schedule("orders", due=0)
+            server.stop(how)
+            for _ in range(3):
+                with pytest.raises(Unavailable):
+                    await world.store.now()
+                with pytest.raises(Unavailable):
+                    await world.fire()
+            assert server.start() == url
+            assert len(await world.fire()) == 1
+            assert await world.store.now() > world.start
+            await world.store.beat(world.scheduler, world.at(MINUTE))
+            assert len(await world.admit(world.at(SECOND))) == 1
+    finally:
+        server.stop(Shutdown.IMMEDIATE)
+
+
+@pytest.mark.requirement("HA-8")
+async def test_cut_connections_cost_at_most_the_transaction_they_were_in(world: World, database_url: str) -> None:
+    await world.schedule("orders", due=0)
+    with pytest.raises(Unavailable):
+        async with world.store.transaction(world.scheduler) as tx:
+            due = await tx.claim_due(world.start, 10)
+            cut(database_url)
+            await tx.record([plan_of(one) for one in due], world.start)
+    assert len(await world.fire()) == 1
+
+
+async def test_idle_connections_that_were_cut_are_not_used(world: World, database_url: str) -> None:
+    await asyncio.gather(*(world.store.now() for _ in range(5)))
+    assert cut(database_url) >= 5
+    assert len(await asyncio.gather(*(world.store.now() for _ in range(5)))) == 5
+
+
+async def test_a_database_without_the_schema_says_what_to_do(postgres: EmbeddedServer) -> None:
+    store = PostgresStore(postgres.url)
+    with pytest.raises(Refused, match="tidegate db upgrade"):
+        await store.next_due()
+    await store.close()
+
+
+async def test_a_connection_is_not_held_longer_than_a_transaction(world: World) -> None:
+    """More at once than there are connections: they take turns."""
+    assert len(await asyncio.gather(*(world.store.now() for _ in range(40)))) == 40
+
+
+async def test_a_cancelled_call_leaves_a_usable_store(world: World) -> None:
+    await world.schedule("orders", due=0)
+
+    async def stuck() -> None:
+        async with world.store.transaction(world.scheduler) as tx:
+            await tx.claim_due(world.start, 10)
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(stuck())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert len(await world.fire()) == 1
+
+
+@pytest.mark.requirement("HA-5")
+async def test_who_sleeps_in_a_transaction_loses_its_locks(world: World) -> None:
+    await world.schedule("orders", due=0)
+    with pytest.raises(Unavailable):
+        async with world.store.transaction(world.scheduler) as tx:
+            due = await tx.claim_due(world.start, 10)
+            await asyncio.sleep(2.4)
+            assert len(await world.fire()) == 1
+            await tx.record([plan_of(one) for one in due], world.start)
+
+
+# ── a COMMIT without an answer ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Wire:
+    """A wire between store and server that can be cut at the COMMIT, before or after the server has seen it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.cut_before = self.cut_after = self.muted = False
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back, forth = await asyncio.open_connection("127.0.0.1", self.port)
+        answers = asyncio.create_task(self._answers(back, writer))
+        try:
+            while data := await reader.read(65536):
+                commits = re.search(rb"COMMIT\0", data) is not None
+                if commits and self.cut_before:
+                    break
+                if commits and self.cut_after:
+                    self.muted = True  # the server hears it all, and nobody hears the answer
+                    asyncio.get_running_loop().call_later(0.3, writer.close)
+                forth.write(data)
+        except OSError:
+            pass
+        finally:
+            answers.cancel()
+            for end in (writer, forth):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _answers(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await back.read(65536):
+            if not self.muted:
+                writer.write(data)
+        writer.close()
+
+
+@asynccontextmanager
+async def wire(url: str, port: int) -> AsyncIterator[tuple[Wire, str]]:
+    made = Wire(port)
+    listener = await asyncio.start_server(made.carry, "127.0.0.1", 0)
+    parts = conninfo_to_dict(url)
+    parts.update(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
+    yield made, make_conninfo("", **{name: str(value) for name, value in parts.items()})
+    listener.close()
+    await listener.wait_closed()
+
+
+@pytest.mark.requirement("RUN-1")
+@pytest.mark.parametrize("committed", [False, True], ids=["it_did_not_commit", "it_did"])
+async def test_a_commit_without_an_answer_is_said_to_be_unknown(
+    world: World, postgres: EmbeddedServer, database_url: str, committed: bool
+) -> None:
+    await world.schedule("orders", due=0)
+    async with wire(database_url, postgres.port) as (cable, url):
+        store = PostgresStore(url)
+        with pytest.raises(CommitUnknown):
+            async with store.transaction(world.scheduler) as tx:
+                due = await tx.claim_due(world.start, 10)
+                await tx.record([plan_of(one) for one in due], world.start)
+                cable.cut_after, cable.cut_before = committed, not committed
+        await store.close()
+    # The look before the repeat: the clock has moved, or it has not.
+    assert await world.store.next_due() == (world.at(MINUTE) if committed else world.start)
+    assert len(await world.fire()) == (0 if committed else 1)
+    page, _ = await world.store.runs(None, schedule=None, states=[], since=None, before=None, limit=10)
+    assert len(page) == 1
+
+
+# ── who is dead ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("HA-2")
+async def test_the_end_of_its_session_shows_a_dead_member_at_once(world: World, database_url: str) -> None:
+    assert list(await world.store.silent(world.start, HOUR)) == []
+    assert cut(database_url, f" instance {world.worker.instance_id}") == 1
+    just_started = await world.store.silent(world.start, HOUR)
+    assert list(just_started) == []  # the server is younger than the patience: all sessions may have been lost with it
+    silent = await world.store.silent(world.start, MILLISECOND)
+    assert [one.id for one in silent] == [world.worker.instance_id]
+
+
+@pytest.mark.requirement("HA-2")
+async def test_a_member_that_lives_takes_its_session_lock_again(world: World, database_url: str) -> None:
+    cut(database_url, f" instance {world.worker.instance_id}")
+    await world.store.beat(world.worker, world.at(1))
+    assert list(await world.store.silent(world.at(1), MILLISECOND)) == []
+
+
+async def test_who_is_declared_dead_while_it_writes_writes_first_or_not_at_all(world: World) -> None:
+    """A takeover waits for transactions under way, and those that come later are fenced."""
+    await world.schedule("orders", due=0)
+    other = world.another()
+    victim = await world.instance(world.scheduler)
+    async with world.store.transaction(world.scheduler) as tx:
+        due = await tx.claim_due(world.start, 10)
+        takeover = asyncio.create_task(other.retire(victim, world.at(1)))
+        await asyncio.sleep(0.1)
+        assert not takeover.done()
+        await tx.record([plan_of(one) for one in due], world.start)
+    assert await takeover
+    with pytest.raises(Fenced):
+        await world.fire(world.at(HOUR))
+    assert await world.store.next_due() == world.at(MINUTE)
+
+
+async def test_behind_a_pooler_the_heartbeat_alone_decides(world: World, database_url: str) -> None:
+    store = PostgresStore(database_url, direct=False)
+    fence = await store.register(role="worker", name="p", host=HOST, pid=1, now=world.start)
+    assert list(await store.silent(world.start, MILLISECOND)) == []
+    silent = await store.silent(world.at(MINUTE), SECOND)
+    assert fence.instance_id in [one.id for one in silent]
+    await store.close()
+
+
+# ── wake-ups ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def listening(store: Any) -> AsyncIterator[list[str]]:
+    heard: list[str] = []
+    task = asyncio.create_task(store.listen(heard.append))
+    await until(lambda: heard == [""])
+    heard.clear()
+    yield heard
+    task.cancel()
+    with suppress(asyncio.CancelledError, Unavailable):
+        await task
+
+
+async def until(holds: Any, patience: float = 5) -> None:
+    for _ in range(int(patience / 0.01)):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+async def test_others_hear_what_is_announced_and_oneself_does_not(world: World) -> None:
+    other = world.another()
+    async with listening(world.store) as mine, listening(other) as theirs:
+        await world.store.announce(["ready", "admit"])
+        await until(lambda: sorted(theirs) == ["admit", "ready"])
+        await other.announce(["stop"])
+        await until(lambda: mine == ["stop"])
+
+
+@pytest.mark.requirement("LIFE-7")
+async def test_what_people_change_is_announced_after_the_commit(world: World) -> None:
+    other = world.another()
+    async with listening(other) as heard:
+        schedule = await world.schedule("orders", due=HOUR)
+        await until(lambda: heard == ["clock"])
+        heard.clear()
+        key = await world.manual(schedule, world.start)
+        await until(lambda: heard == ["admit"])
+        heard.clear()
+        await world.begin_runs(world.at(1))
+        async with world.store.changing() as tx:
+            await tx.request_stop(key, "ann", world.at(2))
+        await until(lambda: heard == ["stop"])
+        heard.clear()
+        with pytest.raises(ZeroDivisionError):
+            async with world.store.changing() as tx:
+                await tx.remove_schedule(schedule, world.at(3))
+                raise ZeroDivisionError
+        await asyncio.sleep(0.1)
+        assert heard == []
+
+
+async def test_a_listener_whose_connection_is_lost_says_so(world: World, database_url: str) -> None:
+    heard: list[str] = []
+    task = asyncio.create_task(world.store.listen(heard.append))
+    await until(lambda: heard == [""])
+    cut(database_url, " listen")
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(task, 5)
+    await world.store.announce(["clock"])
+
+
+async def test_a_lost_announcement_is_made_up_for(world: World, database_url: str) -> None:
+    """A clock that another process moved below this one's mark is found without having heard of it."""
+    await world.schedule("far", due=HOUR)
+    assert await world.fire(world.at(MINUTE)) == []
+    assert await world.store.next_due() == world.at(HOUR)
+    other = world.another()
+    async with other.changing() as tx:
+        [one] = await tx.lock_schedules("sales", ["far"])
+    admin(database_url, "UPDATE clock SET next_due = %s WHERE schedule_id = %s", world.at(5), one.id)
+    token = await world.store.acquire("reconciler", world.scheduler, world.start, HOUR)
+    await world.store.resync(world.scheduler, token, world.at(MINUTE))
+    assert await world.store.next_due() == world.at(5)
+
+
+# ── drift ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_resync_mends_what_is_out_of_step(world: World, database_url: str) -> None:
+    schedule = await world.schedule("orders", due=HOUR)
+    forgotten = await world.manual(schedule, world.start)
+    await world.begin_runs(world.at(1))
+    other = await world.schedule("other", due=None)
+    waiting = await world.manual(other, world.at(2))
+    admin(database_url, "UPDATE limit_counter SET held = held + 3 WHERE key = %s", f"s{schedule}")
+    admin(database_url, "UPDATE pool SET used = 7 WHERE name = 'default'")
+    admin(database_url, "UPDATE run_live SET wake_at = NULL WHERE slot = %s", waiting.slot)
+    admin(database_url, "UPDATE schedule SET deleted_at = 1 WHERE id = %s", schedule)
+    token = await world.store.acquire("reconciler", world.scheduler, world.start, HOUR)
+    found = await world.store.resync(world.scheduler, token, world.at(MINUTE))
+    assert sorted((one.what, one.name) for one in found) == [
+        ("clock", "sales/orders"),
+        ("counter", f"s{schedule}"),
+        ("pool", "default"),
+        ("run", str(waiting)),
+    ]
+    assert await world.store.resync(world.scheduler, token, world.at(MINUTE)) == []
+    assert await world.pool() == (8, 1)
+    assert await world.store.next_due() is None
+    assert [one.key for one in await world.waiting(world.at(MINUTE))] == [waiting]
+    assert list(await world.store.holders(f"s{schedule}")) == [forgotten]

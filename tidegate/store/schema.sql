@@ -1,0 +1,469 @@
+CREATE DOMAIN public.duration AS bigint;
+CREATE DOMAIN public.instant AS bigint;
+CREATE FUNCTION public.as_time(public.instant) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$SELECT timestamptz 'epoch' + $1 * interval '1 microsecond'$_$;
+CREATE TABLE public.application (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    document jsonb NOT NULL,
+    rev integer DEFAULT 1 NOT NULL,
+    updated_at public.instant NOT NULL
+);
+CREATE TABLE public.attempt (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    number integer NOT NULL,
+    instance_id bigint NOT NULL,
+    host text NOT NULL,
+    fence bigint NOT NULL,
+    backend text NOT NULL,
+    backend_id text,
+    created_at public.instant NOT NULL,
+    started_at public.instant,
+    finished_at public.instant NOT NULL,
+    outcome text NOT NULL,
+    error jsonb,
+    CONSTRAINT attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'timed_out'::text, 'cancelled'::text, 'crashed'::text, 'lost'::text, 'refused'::text])))
+)
+PARTITION BY RANGE (slot);
+CREATE TABLE public.attempt_open (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    number integer NOT NULL,
+    instance_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    host text NOT NULL,
+    fence bigint NOT NULL,
+    backend text NOT NULL,
+    backend_id text,
+    created_at public.instant NOT NULL,
+    started_at public.instant
+)
+WITH (fillfactor='70');
+CREATE TABLE public.change (
+    id bigint NOT NULL,
+    at public.instant NOT NULL,
+    who text NOT NULL,
+    action text NOT NULL,
+    kind text NOT NULL,
+    namespace text DEFAULT ''::text NOT NULL,
+    name text NOT NULL,
+    before jsonb,
+    after jsonb
+);
+ALTER TABLE public.change ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.change_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.clock (
+    schedule_id bigint NOT NULL,
+    program_id bigint NOT NULL,
+    rev integer NOT NULL,
+    cursor_rev integer NOT NULL,
+    mode text NOT NULL,
+    gen bigint DEFAULT 0 NOT NULL,
+    cursor public.instant NOT NULL,
+    next_due public.instant,
+    last_fire public.instant,
+    gap_to public.instant,
+    gap_left integer,
+    after_finish boolean DEFAULT false NOT NULL,
+    limit_schedule integer,
+    limit_program integer
+);
+CREATE TABLE public.event (
+    day integer NOT NULL,
+    pos bigint NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    at public.instant NOT NULL,
+    type text NOT NULL,
+    schedule_id bigint,
+    slot bigint,
+    ord bigint,
+    payload jsonb
+)
+PARTITION BY RANGE (day);
+ALTER TABLE public.event ALTER COLUMN pos ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.event_pos_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE SEQUENCE public.fencing_token
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+CREATE TABLE public.fire_range (
+    schedule_id bigint NOT NULL,
+    from_fire public.instant NOT NULL,
+    to_fire public.instant NOT NULL,
+    rev integer NOT NULL,
+    n bigint NOT NULL,
+    outcome text NOT NULL,
+    reason text NOT NULL,
+    decided_at public.instant NOT NULL,
+    CONSTRAINT fire_range_n_check CHECK ((n >= 1)),
+    CONSTRAINT fire_range_outcome_check CHECK ((outcome = ANY (ARRAY['missed'::text, 'superseded'::text])))
+);
+CREATE TABLE public.idempotency (
+    key text NOT NULL,
+    request text NOT NULL,
+    status integer NOT NULL,
+    answer jsonb NOT NULL,
+    at public.instant NOT NULL
+);
+CREATE TABLE public.instance (
+    id bigint NOT NULL,
+    role text NOT NULL,
+    name text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    version text NOT NULL,
+    epoch bigint DEFAULT 1 NOT NULL,
+    up_since public.instant NOT NULL,
+    heartbeat public.instant NOT NULL,
+    direct boolean NOT NULL,
+    ended_at public.instant,
+    CONSTRAINT instance_role_check CHECK ((role = ANY (ARRAY['scheduler'::text, 'worker'::text, 'api'::text, 'all'::text])))
+);
+ALTER TABLE public.instance ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.instance_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.lease (
+    duty text NOT NULL,
+    instance_id bigint NOT NULL,
+    epoch bigint NOT NULL,
+    token bigint NOT NULL,
+    expires public.instant NOT NULL
+);
+CREATE TABLE public.limit_counter (
+    key text NOT NULL,
+    held integer DEFAULT 0 NOT NULL,
+    CONSTRAINT limit_counter_held_check CHECK ((held >= 0))
+)
+WITH (fillfactor='50');
+CREATE TABLE public.namespace (
+    name text NOT NULL,
+    document jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at public.instant NOT NULL
+);
+CREATE TABLE public.pool (
+    name text NOT NULL,
+    slots integer NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    rate_max integer,
+    rate_per public.duration,
+    rate_burst integer,
+    tokens double precision DEFAULT 0 NOT NULL,
+    refilled_at public.instant DEFAULT 0 NOT NULL,
+    CONSTRAINT pool_slots_check CHECK ((slots >= 1)),
+    CONSTRAINT pool_used_check CHECK ((used >= 0))
+);
+CREATE TABLE public.program (
+    id bigint NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    application text,
+    rev integer NOT NULL,
+    deleted_at public.instant
+);
+ALTER TABLE public.program ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.program_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.program_revision (
+    program_id bigint NOT NULL,
+    rev integer NOT NULL,
+    document jsonb NOT NULL,
+    spec text NOT NULL,
+    valid_from public.instant NOT NULL,
+    author text NOT NULL
+);
+CREATE TABLE public.revision (
+    schedule_id bigint NOT NULL,
+    rev integer NOT NULL,
+    valid_from public.instant NOT NULL,
+    mode text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    document jsonb NOT NULL,
+    spec text NOT NULL,
+    tzdata text NOT NULL,
+    author text NOT NULL,
+    CONSTRAINT revision_mode_check CHECK ((mode = ANY (ARRAY['enabled'::text, 'drop'::text, 'keep'::text, 'backlog'::text, 'hold'::text])))
+);
+CREATE TABLE public.run (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    rev integer NOT NULL,
+    program_id bigint NOT NULL,
+    program_rev integer,
+    fire_time public.instant,
+    previous_fire public.instant,
+    cause text NOT NULL,
+    caused_by text DEFAULT ''::text NOT NULL,
+    priority smallint NOT NULL,
+    created_at public.instant NOT NULL,
+    ready_at public.instant,
+    started_at public.instant,
+    finished_at public.instant,
+    outcome text,
+    reason text DEFAULT ''::text NOT NULL,
+    stop text,
+    merged_into text,
+    given jsonb,
+    arguments jsonb,
+    evidence jsonb,
+    inputs jsonb,
+    CONSTRAINT run_cause_check CHECK ((cause = ANY (ARRAY['fire'::text, 'evidence'::text, 'backfill'::text, 'manual'::text, 'rerun'::text]))),
+    CONSTRAINT run_check CHECK (((outcome IS NULL) = (finished_at IS NULL))),
+    CONSTRAINT run_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'timed_out'::text, 'cancelled'::text, 'crashed'::text, 'skipped'::text, 'merged'::text, 'expired'::text, 'superseded'::text, 'missed'::text])))
+)
+PARTITION BY RANGE (slot);
+CREATE TABLE public.run_live (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    state text NOT NULL,
+    ready boolean DEFAULT false NOT NULL,
+    rev integer NOT NULL,
+    program_id bigint NOT NULL,
+    program_rev integer,
+    kind text NOT NULL,
+    pool text NOT NULL,
+    fire_time public.instant,
+    previous_fire public.instant,
+    cause text NOT NULL,
+    caused_by text DEFAULT ''::text NOT NULL,
+    priority smallint NOT NULL,
+    created_at public.instant NOT NULL,
+    wake_at public.instant,
+    wake_key text,
+    expires_at public.instant,
+    waiting_for jsonb,
+    held text[] DEFAULT '{}'::text[] NOT NULL,
+    slot_held boolean DEFAULT false NOT NULL,
+    ready_at public.instant,
+    started_at public.instant,
+    attempts integer DEFAULT 0 NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    lost integer DEFAULT 0 NOT NULL,
+    stop text,
+    stop_by text DEFAULT ''::text NOT NULL,
+    stop_at public.instant,
+    given jsonb,
+    arguments jsonb,
+    CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
+    CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
+    CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
+    CONSTRAINT run_live_stop_check CHECK ((stop = ANY (ARRAY['cancel'::text, 'timeout'::text, 'shutdown'::text])))
+)
+WITH (fillfactor='70');
+CREATE TABLE public.schedule (
+    id bigint NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    application text,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    created_at public.instant NOT NULL,
+    deleted_at public.instant
+);
+ALTER TABLE public.schedule ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.schedule_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.schedule_stats (
+    schedule_id bigint NOT NULL,
+    last_start public.instant,
+    last_finish public.instant,
+    last_success public.instant,
+    last_run_success boolean,
+    total_runs bigint DEFAULT 0 NOT NULL,
+    total_successes bigint DEFAULT 0 NOT NULL,
+    total_failures bigint DEFAULT 0 NOT NULL,
+    total_crashes bigint DEFAULT 0 NOT NULL,
+    total_timeouts bigint DEFAULT 0 NOT NULL,
+    total_duration public.duration DEFAULT 0 NOT NULL,
+    consecutive_failures integer DEFAULT 0 NOT NULL,
+    consecutive_crashes integer DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+CREATE VIEW public.tidegate_attempts AS
+ SELECT attempt_open.slot,
+    attempt_open.schedule_id,
+    attempt_open.ord,
+    attempt_open.number,
+    'open'::text AS outcome,
+    attempt_open.backend,
+    attempt_open.backend_id,
+    attempt_open.host,
+    attempt_open.fence,
+    public.as_time(attempt_open.created_at) AS created_at,
+    public.as_time(attempt_open.started_at) AS started_at,
+    NULL::timestamp with time zone AS finished_at,
+    NULL::jsonb AS error
+   FROM public.attempt_open
+UNION ALL
+ SELECT attempt.slot,
+    attempt.schedule_id,
+    attempt.ord,
+    attempt.number,
+    attempt.outcome,
+    attempt.backend,
+    attempt.backend_id,
+    attempt.host,
+    attempt.fence,
+    public.as_time(attempt.created_at) AS created_at,
+    public.as_time(attempt.started_at) AS started_at,
+    public.as_time(attempt.finished_at) AS finished_at,
+    attempt.error
+   FROM public.attempt;
+CREATE VIEW public.tidegate_events AS
+ SELECT public.as_time(e.at) AS at,
+    e.type,
+    s.namespace,
+    s.name AS schedule,
+    e.payload,
+    e.slot,
+    e.schedule_id,
+    e.ord,
+    e.pos
+   FROM (public.event e
+     LEFT JOIN public.schedule s ON ((s.id = e.schedule_id)));
+CREATE VIEW public.tidegate_missed AS
+ SELECT s.namespace,
+    s.name AS schedule,
+    f.outcome,
+    f.n,
+    public.as_time(f.from_fire) AS from_fire,
+    public.as_time(f.to_fire) AS to_fire,
+    f.reason,
+    public.as_time(f.decided_at) AS decided_at,
+    f.schedule_id
+   FROM (public.fire_range f
+     JOIN public.schedule s ON ((s.id = f.schedule_id)));
+CREATE VIEW public.tidegate_runs AS
+ SELECT s.namespace,
+    s.name AS schedule,
+    p.name AS program,
+    COALESCE(r.outcome, l.state) AS state,
+    r.reason,
+    public.as_time(r.fire_time) AS fire_time,
+    r.cause,
+    r.caused_by,
+    public.as_time(r.created_at) AS created_at,
+    public.as_time(COALESCE(r.ready_at, l.ready_at)) AS ready_at,
+    public.as_time(COALESCE(r.started_at, l.started_at)) AS started_at,
+    public.as_time(r.finished_at) AS finished_at,
+    ((((r.finished_at)::bigint - (r.started_at)::bigint))::double precision * '00:00:00.000001'::interval) AS took,
+    l.waiting_for,
+    public.as_time(l.wake_at) AS looked_at_again,
+    r.slot,
+    r.schedule_id,
+    r.ord
+   FROM (((public.run r
+     JOIN public.schedule s ON ((s.id = r.schedule_id)))
+     JOIN public.program p ON ((p.id = r.program_id)))
+     LEFT JOIN public.run_live l ON (((l.slot = r.slot) AND (l.schedule_id = r.schedule_id) AND (l.ord = r.ord))));
+CREATE VIEW public.tidegate_schedules AS
+ SELECT s.namespace,
+    s.name,
+    s.application,
+    c.mode,
+    c.rev,
+    public.as_time(c.cursor) AS decided_up_to,
+    public.as_time(c.next_due) AS next_due,
+    public.as_time(c.last_fire) AS last_fire,
+    public.as_time(s.created_at) AS created_at,
+    public.as_time(s.deleted_at) AS deleted_at,
+    s.id AS schedule_id
+   FROM (public.schedule s
+     JOIN public.clock c ON ((c.schedule_id = s.id)));
+ALTER TABLE ONLY public.application
+    ADD CONSTRAINT application_pkey PRIMARY KEY (namespace, name);
+ALTER TABLE ONLY public.attempt_open
+    ADD CONSTRAINT attempt_open_pkey PRIMARY KEY (schedule_id, slot, ord);
+ALTER TABLE ONLY public.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (slot, schedule_id, ord, number);
+ALTER TABLE ONLY public.change
+    ADD CONSTRAINT change_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.clock
+    ADD CONSTRAINT clock_pkey PRIMARY KEY (schedule_id);
+ALTER TABLE ONLY public.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (day, pos);
+ALTER TABLE ONLY public.fire_range
+    ADD CONSTRAINT fire_range_pkey PRIMARY KEY (schedule_id, from_fire);
+ALTER TABLE ONLY public.idempotency
+    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY public.instance
+    ADD CONSTRAINT instance_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.lease
+    ADD CONSTRAINT lease_pkey PRIMARY KEY (duty);
+ALTER TABLE ONLY public.limit_counter
+    ADD CONSTRAINT limit_counter_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY public.namespace
+    ADD CONSTRAINT namespace_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.pool
+    ADD CONSTRAINT pool_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.program
+    ADD CONSTRAINT program_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.program_revision
+    ADD CONSTRAINT program_revision_pkey PRIMARY KEY (program_id, rev);
+ALTER TABLE ONLY public.revision
+    ADD CONSTRAINT revision_pkey PRIMARY KEY (schedule_id, rev);
+ALTER TABLE ONLY public.run_live
+    ADD CONSTRAINT run_live_pkey PRIMARY KEY (schedule_id, slot, ord);
+ALTER TABLE ONLY public.run
+    ADD CONSTRAINT run_pkey PRIMARY KEY (slot, schedule_id, ord);
+ALTER TABLE ONLY public.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.schedule_stats
+    ADD CONSTRAINT schedule_stats_pkey PRIMARY KEY (schedule_id);
+CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_id);
+CREATE INDEX change_of ON public.change USING btree (namespace, kind, name, id DESC);
+CREATE INDEX clock_after_finish ON public.clock USING btree (schedule_id) WHERE after_finish;
+CREATE INDEX clock_due ON public.clock USING btree (next_due, schedule_id) WHERE (next_due IS NOT NULL);
+CREATE INDEX clock_program ON public.clock USING btree (program_id);
+CREATE INDEX fire_range_newest ON public.fire_range USING btree (to_fire, schedule_id);
+CREATE INDEX instance_alive ON public.instance USING btree (heartbeat) WHERE (ended_at IS NULL);
+CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
+CREATE INDEX run_live_key ON public.run_live USING btree (wake_key, priority DESC, slot, schedule_id, ord) WHERE (wake_key IS NOT NULL);
+CREATE INDEX run_live_ready ON public.run_live USING btree (priority DESC, slot, schedule_id, ord) WHERE ready;
+CREATE INDEX run_live_wake ON public.run_live USING btree (wake_at, slot, schedule_id, ord) WHERE (wake_at IS NOT NULL);
+CREATE INDEX run_of_schedule ON ONLY public.run USING btree (schedule_id, slot DESC, ord DESC);
+CREATE INDEX schedule_application ON public.schedule USING btree (namespace, application) WHERE ((deleted_at IS NULL) AND (application IS NOT NULL));
+CREATE UNIQUE INDEX schedule_name ON public.schedule USING btree (namespace, name) WHERE (deleted_at IS NULL);
+ALTER TABLE ONLY public.clock
+    ADD CONSTRAINT clock_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
+ALTER TABLE ONLY public.clock
+    ADD CONSTRAINT clock_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
+ALTER TABLE ONLY public.program_revision
+    ADD CONSTRAINT program_revision_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
+ALTER TABLE ONLY public.revision
+    ADD CONSTRAINT revision_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
