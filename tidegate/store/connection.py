@@ -38,6 +38,7 @@ _SESSION = b"""
 SET idle_in_transaction_session_timeout = '2s';
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
+SET enable_bitmapscan = off;
 SET enable_mergejoin = off;
 SET jit = off;
 SET timezone = 'UTC';

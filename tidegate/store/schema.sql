@@ -458,6 +458,7 @@ CREATE INDEX run_live_ready ON public.run_live USING btree (priority DESC, slot,
 CREATE INDEX run_live_wake ON public.run_live USING btree (wake_at, slot, schedule_id, ord) WHERE (wake_at IS NOT NULL);
 CREATE INDEX run_of_schedule ON ONLY public.run USING btree (schedule_id, slot DESC, ord DESC);
 CREATE INDEX schedule_application ON public.schedule USING btree (namespace, application) WHERE ((deleted_at IS NULL) AND (application IS NOT NULL));
+CREATE INDEX schedule_ever ON public.schedule USING btree (name, namespace);
 CREATE UNIQUE INDEX schedule_name ON public.schedule USING btree (namespace, name) WHERE (deleted_at IS NULL);
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);

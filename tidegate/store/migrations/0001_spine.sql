@@ -97,6 +97,7 @@ CREATE TABLE schedule (
     deleted_at  instant
 );
 CREATE UNIQUE INDEX schedule_name ON schedule (namespace, name) WHERE deleted_at IS NULL;
+CREATE INDEX schedule_ever ON schedule (name, namespace);  -- deleted ones too: their runs are still asked for
 CREATE INDEX schedule_application ON schedule (namespace, application) WHERE deleted_at IS NULL AND application IS NOT NULL;
 
 CREATE TABLE revision (
