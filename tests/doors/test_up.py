@@ -50,18 +50,19 @@ class Up:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tidegate.cli.main", "up", "--home", str(home), "--port", str(port)],
             stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             text=True,
             env={**inherited, **environ},
             start_new_session=True,
         )
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        self.lines.extend(iter(self.process.stderr.readline, ""))
+        with self.process.stderr as stream:
+            self.lines.extend(iter(stream.readline, ""))
 
     @property
     def said(self) -> str:
@@ -297,7 +298,7 @@ def test_what_runs_survives_a_kill_of_the_whole_tree_and_is_adopted(home: Path) 
         assert second.ask_to_end() == 0
         assert processes_of(home) == []
     finally:
-        for one in (first, second):
+        for one in (second, first):
             if one is not None:
                 one.clean()
 
@@ -325,7 +326,7 @@ def test_what_does_not_end_in_time_is_stopped_and_is_neither_crash_nor_failure(h
         tried_again = again
         until(lambda: tried_again.state(long) == "running")
     finally:
-        for one in (up, again):
+        for one in (again, up):
             if one is not None:
                 one.clean()
 
