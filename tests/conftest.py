@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
 
 _numbers = count(1)
-_TEMPLATE = "tidegate_template"
 
 
 @pytest.fixture(scope="session")
@@ -27,25 +29,39 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServe
     """An embedded server of this test process (of each xdist worker). Durability is off: it ends with the tests."""
     home: Path = tmp_path_factory.mktemp("home")
     server = EmbeddedServer(home, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "200"})
-    url = server.start()
     try:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {_TEMPLATE}")
-        migrate.upgrade(_database(server, _TEMPLATE))
+        server.start()
         yield server
     finally:
         server.stop(Shutdown.IMMEDIATE)
 
 
+@pytest.fixture(scope="session")
+def template(request: pytest.FixtureRequest, worker_id: str) -> Iterator[str]:
+    """The URL of a database with the schema, to be copied. TIDEGATE_TEST_DATABASE_URL names another server (any
+    PostgreSQL from 15 on, as a user who may create databases) to try everything against."""
+    server = os.environ.get("TIDEGATE_TEST_DATABASE_URL") or request.getfixturevalue("postgres").url
+    name = f"tidegate_template_{worker_id}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")
+        connection.execute(f"CREATE DATABASE {name}")
+    url = _database(server, name)
+    migrate.upgrade(url)
+    yield url
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name}")
+
+
 @pytest.fixture
-def database_url(postgres: EmbeddedServer) -> Iterator[str]:
+def database_url(template: str, worker_id: str) -> Iterator[str]:
     """A database of its own for one test, with the schema in place."""
-    name = f"test_{next(_numbers)}"
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
-        yield _database(postgres, name)
+    name = f"tidegate_test_{worker_id}_{next(_numbers)}"
+    with psycopg.connect(_database(template, "postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {conninfo_to_dict(template)['dbname']} STRATEGY FILE_COPY")
+        yield _database(template, name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _database(server: EmbeddedServer, name: str) -> str:
-    return server.url.replace("/tidegate?", f"/{name}?")
+def _database(url: str, name: str) -> str:
+    parts = {key: str(value) for key, value in conninfo_to_dict(url).items()}
+    return "postgresql:///?" + urlencode({**parts, "dbname": name}, quote_via=quote)

@@ -168,10 +168,10 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(url: str, port: int) -> AsyncIterator[tuple[Wire, str]]:
-    made = Wire(port)
-    listener = await asyncio.start_server(made.carry, "127.0.0.1", 0)
+async def wire(url: str) -> AsyncIterator[tuple[Wire, str]]:
     parts = conninfo_to_dict(url)
+    made = Wire(int(str(parts["port"])))
+    listener = await asyncio.start_server(made.carry, "127.0.0.1", 0)
     parts.update(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
     yield made, make_conninfo("", **{name: str(value) for name, value in parts.items()})
     listener.close()
@@ -181,10 +181,10 @@ async def wire(url: str, port: int) -> AsyncIterator[tuple[Wire, str]]:
 @pytest.mark.requirement("RUN-1")
 @pytest.mark.parametrize("committed", [False, True], ids=["it_did_not_commit", "it_did"])
 async def test_a_commit_without_an_answer_is_said_to_be_unknown(
-    world: World, postgres: EmbeddedServer, database_url: str, committed: bool
+    world: World, database_url: str, committed: bool
 ) -> None:
     await world.schedule("orders", due=0)
-    async with wire(database_url, postgres.port) as (cable, url):
+    async with wire(database_url) as (cable, url):
         store = PostgresStore(url)
         with pytest.raises(CommitUnknown):
             async with store.transaction(world.scheduler) as tx:
