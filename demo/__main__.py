@@ -28,6 +28,7 @@ from rich.table import Table
 from demo import proof
 
 ROOT = Path(__file__).resolve().parent.parent
+JARS = ROOT / ".venv" / "jars"
 TIDEGATE = [sys.executable, "-m", "tidegate.cli.main"]
 sys.path.insert(0, str(ROOT / "examples"))
 
@@ -48,6 +49,7 @@ class Story:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = {**os.environ, "TIDEGATE_URL": self.url, "TIDEGATE_HOME": str(home)}
+        self.environment["TIDEGATE_SPARK__JARS_DIR"] = str(JARS)
         self.environment.pop("TIDEGATE_DATABASE_URL", None)
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", timeout=10)
         self.up: subprocess.Popen[bytes] | None = None
@@ -158,35 +160,36 @@ class Story:
 
 
 def provision(story: Story) -> None:
-    """Java and the Spark jars, with progress; the same code that `tidegate up` uses."""
-    from tidegate.pipeline import provision as have
+    """Java and the Spark jars, with progress; the same code that a Spark driver uses."""
+    from tidegate.pipeline.provision import provision as make_sure
+    from tidegate.ports.spark import SparkSettings
 
-    have.ensure(story.home, say=lambda text: story.say(text))
+    story.say("Java and the jars of Spark's Iceberg runtime and of the PostgreSQL driver")
+    make_sure(story.home, SparkSettings(jars_dir=str(JARS)), progress=story.say)
 
 
 def prove(story: Story) -> None:
     """Everything that the demo claims, from the database and from the table itself."""
     from flights_data import day_of, rows_per_day
-    from tidegate.pipeline.catalogs import open_catalog
 
-    audit = story.command("audit", "-n", "demo")
-    story.claim(
-        proof.Claim(
-            "`tidegate audit` recomputes the same", audit.returncode == 0, audit.stdout.strip().splitlines()[-1]
-        )
-    )
-    url = database_url(story.home)
-    with psycopg.connect(url) as connection:
-        story.outcomes = proof.ledger(connection, story.claim)
-        days = proof.landed_days(connection, day_of)
-    rows = open_catalog(url, story.home / "warehouse").load_table("raw.flights").scan().to_arrow()
-    proof.table(rows, days, rows_per_day(), story.claim)
-
-
-def database_url(home: Path) -> str:
+    from tidegate.pipeline.session import iceberg_catalog
+    from tidegate.ports.spark import DriverSpec, SparkSettings
     from tidegate.store.embedded import EmbeddedServer
 
-    return EmbeddedServer(home).url
+    audit = story.command("audit", "-n", "demo")
+    said = audit.stdout.strip().splitlines()[-1:] or [audit.stderr.strip()]
+    story.claim(proof.Claim("`tidegate audit` recomputes the same", audit.returncode == 0, said[0]))
+    server = EmbeddedServer(story.home)
+    with psycopg.connect(server.tcp_url) as connection:
+        story.outcomes = proof.ledger(connection, story.claim)
+        days = proof.landed_days(connection, day_of)
+    spec = DriverSpec(home=str(story.home), catalog_url=server.tcp_url, settings=SparkSettings())
+    catalog = iceberg_catalog(spec)
+    try:
+        rows = catalog.load_table("raw.flights").scan().to_arrow()
+    finally:
+        catalog.engine.dispose()
+    proof.table(rows, days, rows_per_day(), story.claim)
 
 
 def summary(story: Story) -> bool:

@@ -38,10 +38,22 @@ def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -
 
 
 def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
-    """Every document of a file as plain JSON values, checked as `load_file` does: what a client sends to the server."""
+    """Every document of a file as plain JSON values, checked as `load_file` does: what a client sends to the server.
+
+    A relative file in a program's `entry` is looked up beside the document that names it, since a worker runs elsewhere.
+    """
     text = _read_text(path)
     check(text, path.name, default_namespace=default_namespace)
-    return [one.value for one in read(text, path.name)[0]]
+    return [_beside(path, one.value) for one in read(text, path.name)[0]]
+
+
+def _beside(path: Path, document: dict[str, Any]) -> dict[str, Any]:
+    spec = document.get("spec")
+    entry = spec.get("entry") if isinstance(spec, dict) and document.get("kind") == "Program" else None
+    file, colon, function = entry.partition(":") if isinstance(entry, str) else ("", "", "")
+    if not file.endswith(".py") or Path(file).is_absolute():
+        return document
+    return {**document, "spec": {**spec, "entry": f"{path.resolve().parent / file}{colon}{function}"}}
 
 
 def _read_text(path: Path) -> str:

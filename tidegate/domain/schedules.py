@@ -1,4 +1,4 @@
-"""What a schedule says: program, arguments, trigger, constraints and policies, as values. Defaults are SEMANTICS's table."""
+"""What a schedule says: program, arguments, trigger, constraints and policies, as values with their defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unmet(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """At most `max` runs admitted and not yet ended, counted per `scope`: `schedule` or `program` (`group:NAME` later)."""
+    """At most `max` runs admitted and not yet ended, counted per `scope`: `schedule` or `program`."""
 
     TYPE: ClassVar[str] = "concurrency"
     max: int

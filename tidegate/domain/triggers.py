@@ -1,4 +1,4 @@
-"""The rule for *when*: a closed union of values. What they mean is in SEMANTICS; how time leaves step is in `domain.fires`.
+"""The rule for *when*: a closed union of values. When they fire is in `domain.fires`.
 
 Values only: no zone is looked up and no expression parsed here. Durations and instants are integers of microseconds.
 Every variant carries its YAML `type` as `TYPE`, by which documents and the store tag it.

@@ -24,7 +24,8 @@ def load_apps(target: str) -> list[App]:
     """The applications that a file (`flows/etl.py`) or a module (`company.etl`) declares, in order of name.
 
     A file's functions are deployed by its absolute path, so that workers on this machine find them; a module's by its
-    dotted name. As when Python runs a file, its folder is on the path, so that it can import its neighbours. Raises NotFound when there is no such file, module or App in it, CannotLoad when importing it fails.
+    dotted name. As when Python runs a file, its folder is on the path, so that it can import its neighbours.
+    Raises NotFound when there is no such file, module or App in it, CannotLoad when importing it fails.
     """
     module = _from_file(Path(target)) if target.endswith(".py") else _from_name(target)
     apps = {id(value): value for value in vars(module).values() if isinstance(value, App)}
