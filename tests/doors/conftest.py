@@ -18,12 +18,16 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from typer.testing import CliRunner
 
 from tidegate.api.app import create_app
 from tidegate.api.context import Doors
+from tidegate.cli import main
 from tidegate.domain.ids import AttemptKey
 from tidegate.ports.launching import LogChunk
 from tidegate.sim.memory import MemoryStore
+from tidegate.store.store import PostgresStore
+from tidegate.wiring import ensure_pools
 
 
 class NoLogs:
@@ -62,16 +66,16 @@ class Served:
 
 def serve(doors: Doors) -> Iterator[Served]:
     """Serve while the generator is open."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # or asyncio leaves Nagle on
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     config = uvicorn.Config(create_app(doors), log_config=None, access_log=False, lifespan="off")
     server = uvicorn.Server(config)  # in a thread it takes no signals
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    thread = threading.Thread(target=lambda: asyncio.run(_life(server, listener, doors.store)))
     thread.start()
     try:
-        with httpx.Client(base_url=url, trust_env=False, timeout=20) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=20, verify=False) as http:
             yield Served(url, doors, http)
     finally:
         server.should_exit = True
@@ -79,9 +83,29 @@ def serve(doors: Doors) -> Iterator[Served]:
         listener.close()
 
 
+async def _life(server: uvicorn.Server, listener: socket.socket, store: Any) -> None:
+    """A store belongs to one event loop, from its first question to its end."""
+    if isinstance(store, PostgresStore):
+        await ensure_pools(store)
+    await server.serve(sockets=[listener])
+    if isinstance(store, PostgresStore):
+        await store.close()
+
+
 @pytest.fixture
 def served() -> Iterator[Served]:
+    """The doors over the store in memory, which both stores' conformance suite makes as good as the other."""
     yield from serve(memory_doors())
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def served_by(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """The doors over each store."""
+    if request.param == "memory":
+        yield from serve(memory_doors())
+    else:
+        store = PostgresStore(request.getfixturevalue("database_url"))
+        yield from serve(Doors(store=store, logs=NoLogs()))
 
 
 @dataclass
@@ -97,8 +121,17 @@ class Said:
         return json.loads(self.out)
 
 
-def tidegate(*arguments: str, url: str = "", given: str = "", environ: dict[str, str] | None = None) -> Said:
-    """Run the command."""
+def tidegate(*arguments: str, url: str = "", given: str = "") -> Said:
+    """What the command says, without the half second that a process of its own takes."""
+    environ = {"TIDEGATE_URL": url, "COLUMNS": "80", "TIDEGATE_DATABASE_URL": None, "TIDEGATE_HOME": None}
+    done = CliRunner().invoke(main.app, arguments, input=given, env=environ, prog_name="tidegate")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Said(done.exit_code, done.stdout, done.stderr)
+
+
+def command(*arguments: str, url: str = "", given: str = "", environ: dict[str, str] | None = None) -> Said:
+    """Run the command as a process."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
     done = subprocess.run(
         [sys.executable, "-m", "tidegate.cli.main", *arguments],

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from .conftest import Served, tidegate
+from .conftest import Served, command, tidegate
 
 pytestmark = pytest.mark.requirement("OPS-2")
 
 
-def test_the_whole_way_of_a_schedule(served: Served, flights: Path) -> None:
-    url = served.url
+def test_the_whole_way_of_a_schedule(served_by: Served, flights: Path) -> None:
+    served, url = served_by, served_by.url
     said = tidegate("apply", "-f", str(flights), url=url)
     assert said.status == 0, said.err
     assert "created" in said.out
@@ -28,8 +28,8 @@ def test_the_whole_way_of_a_schedule(served: Served, flights: Path) -> None:
     assert "holiday" in tidegate("describe", "schedule", "nightly", url=url).out
     run = tidegate("trigger", "nightly", "--arg", "day=3", "--arg", "who=ada", "-o", "json", url=url).json
     assert served("GET", f"/runs/{run['id']}").json()["cause"]["type"] == "manual"
-    for command in (("runs",), ("queue",), ("get", "runs"), ("describe", "run", run["id"])):
-        assert run["id"] in tidegate(*command, url=url).out
+    for words in (("runs",), ("queue",), ("get", "runs"), ("describe", "run", run["id"])):
+        assert run["id"] in tidegate(*words, url=url).out
     assert tidegate("explain", run["id"], url=url).out.startswith("Verdict")
     assert "disabled" in tidegate("explain", "nightly", url=url).out
     assert tidegate("logs", run["id"], url=url).status == 0
@@ -183,7 +183,19 @@ def test_a_module_that_cannot_be_imported_is_a_message(served: Served, tmp_path:
 def test_every_command_explains_itself() -> None:
     said = tidegate("--help")
     assert said.status == 0
-    for command in ("up", "scheduler", "worker", "api", "db", "apply", "diff", "deploy", "get", "describe", "delete"):
-        assert f" {command} " in said.out
+    for name in ("up", "scheduler", "worker", "api", "db", "apply", "diff", "deploy", "get", "describe", "delete"):
+        assert f" {name} " in said.out
     assert "backfill" not in said.out, "what belongs to a later version is absent"
     assert tidegate("--version").out.startswith("tidegate ")
+
+
+@pytest.mark.slow
+def test_the_command_is_a_process_that_says_the_same(served: Served, flights: Path) -> None:
+    said = command("apply", "-f", "-", url=served.url, given=flights.read_text())
+    assert (said.status, said.err) == (0, "")
+    again = command("get", "schedules", url=served.url)
+    assert (again.status, again.out) == (0, tidegate("get", "schedules", url=served.url).out)
+    wrong = command("get", "schedule", "nightlly", url=served.url)
+    assert (wrong.status, wrong.out) == (1, "")
+    assert "did you mean 'nightly'" in wrong.err
+    assert command("get").status == 2

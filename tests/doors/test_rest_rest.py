@@ -16,6 +16,12 @@ NS = "/namespaces/default"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture
+def served(served_by: Served) -> Served:
+    """All of this holds over both stores."""
+    return served_by
+
+
 @pytest.mark.requirement("TIME-9", "OPS-1")
 def test_a_trigger_that_is_not_declared_can_be_previewed_from_any_instant(served: Served) -> None:
     trigger = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin"}

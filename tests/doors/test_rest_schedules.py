@@ -8,6 +8,12 @@ NS = "/namespaces/default"
 ONE = f"{NS}/schedules/s"
 
 
+@pytest.fixture
+def served(served_by: Served) -> Served:
+    """All of this holds over both stores."""
+    return served_by
+
+
 @pytest.mark.requirement("OPS-1", "LIFE-2")
 def test_a_new_schedule_is_201_with_its_place_and_starts_disabled(served: Served) -> None:
     assert served("PUT", f"{NS}/programs/p", json={"spec": {"type": "command", "argv": ["true"]}}).status_code == 201

@@ -20,7 +20,7 @@ import pytest
 
 from tidegate.cli.up import MARK, end_leftovers, mark_of
 
-from .conftest import tidegate
+from .conftest import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -190,7 +190,7 @@ def test_ctrl_c_ends_it_too(up: Up) -> None:
 @pytest.mark.requirement("OPS-13")
 def test_a_second_one_on_the_home_is_refused_at_once_by_home_and_pid(up: Up) -> None:
     began = time.monotonic()
-    said = tidegate("up", "--home", str(up.home), "--port", str(free_port()))
+    said = command("up", "--home", str(up.home), "--port", str(free_port()))
     assert time.monotonic() - began < 5
     assert said.status == 1
     assert str(up.home) in said.err
@@ -203,7 +203,7 @@ def test_a_port_in_use_is_named_with_the_remedy(home: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        said = tidegate("up", "--home", str(home), "--port", port)
+        said = command("up", "--home", str(home), "--port", port)
     assert said.status == 1
     assert port in said.err
     assert "--port" in said.err
@@ -213,9 +213,9 @@ def test_a_port_in_use_is_named_with_the_remedy(home: Path) -> None:
 @pytest.mark.requirement("OPS-10")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_listening_beyond_loopback_is_refused(home: Path, host: str) -> None:
-    for command in (("up",), ("api",)):
+    for words in (("up",), ("api",)):
         environ = {"TIDEGATE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-        said = tidegate(*command, "--home", str(home), "--host", host, environ=environ)
+        said = command(*words, "--home", str(home), "--host", host, environ=environ)
         assert said.status == 1
         assert "loopback" in said.err
     assert not (home / "pg").exists()
@@ -224,15 +224,15 @@ def test_listening_beyond_loopback_is_refused(home: Path, host: str) -> None:
 def test_a_home_of_a_newer_version_is_left_alone(home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "version").write_text("999\n")
-    said = tidegate("up", "--home", str(home), "--port", str(free_port()))
+    said = command("up", "--home", str(home), "--port", str(free_port()))
     assert (said.status, "newer" in said.err) == (1, True)
     assert not (home / "pg").exists()
 
 
 def test_a_database_that_does_not_answer_is_a_message(home: Path) -> None:
     environ = {"TIDEGATE_DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"}
-    for command in (("up", "--port", str(free_port())), ("scheduler",), ("worker",), ("db", "status")):
-        said = tidegate(*command, "--home", str(home), environ=environ)
+    for words in (("up", "--port", str(free_port())), ("scheduler",), ("worker",), ("db", "status")):
+        said = command(*words, "--home", str(home), environ=environ)
         assert said.status == 1
         assert "TIDEGATE_DATABASE_URL" in said.err
         assert "Traceback" not in said.err
@@ -240,12 +240,12 @@ def test_a_database_that_does_not_answer_is_a_message(home: Path) -> None:
 
 def test_a_role_alone_needs_a_database(home: Path) -> None:
     for role in ("scheduler", "worker", "api"):
-        said = tidegate(role, "--home", str(home))
+        said = command(role, "--home", str(home))
         assert (said.status, "TIDEGATE_DATABASE_URL" in said.err) == (1, True)
 
 
 def test_a_wrong_setting_is_named(home: Path) -> None:
-    said = tidegate("up", "--home", str(home), environ={"TIDEGATE_API__PROT": "1"})
+    said = command("up", "--home", str(home), environ={"TIDEGATE_API__PROT": "1"})
     assert (said.status, "did you mean 'port'" in said.err) == (1, True)
 
 
@@ -334,22 +334,22 @@ def test_what_does_not_end_in_time_is_stopped_and_is_neither_crash_nor_failure(h
 @pytest.mark.requirement("HA-3", "RUN-5")
 def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempts(up: Up, tmp_path: Path) -> None:
     url = up.role("worker").environ()["TIDEGATE_DATABASE_URL"]
-    assert tidegate("db", "status", environ={"TIDEGATE_DATABASE_URL": url}).status == 0
-    assert "up to date" in tidegate("db", "upgrade", environ={"TIDEGATE_DATABASE_URL": url}).out
+    assert command("db", "status", environ={"TIDEGATE_DATABASE_URL": url}).status == 0
+    assert "up to date" in command("db", "upgrade", environ={"TIDEGATE_DATABASE_URL": url}).out
     place = tmp_path / "elsewhere"
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
     environ = {**inherited, "TIDEGATE_DATABASE_URL": url, "TIDEGATE_HOME": str(place), MARK: mark_of(place)}
-    command = [sys.executable, "-m", "tidegate.cli.main", "worker"]
+    worker = [sys.executable, "-m", "tidegate.cli.main", "worker"]
     up.declare("work", ["sh", "-c", "sleep 5"])
     os.kill(up.role("worker").pid, signal.SIGSTOP)
-    lone = subprocess.Popen(command, env=environ)
+    lone = subprocess.Popen(worker, env=environ)
     try:
         run = up.trigger("work")
         until(lambda: up.state(run) == "running")
         lone.terminate()
         assert lone.wait(20) == 0
         assert any("sleep 5" in one for one in marked(place)), "it was left running"
-        lone = subprocess.Popen(command, env=environ)
+        lone = subprocess.Popen(worker, env=environ)
         until(lambda: up.state(run) == "succeeded")
         assert len(up.get(f"/runs/{run}")["attempts"]) == 1
     finally:

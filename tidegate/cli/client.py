@@ -42,8 +42,12 @@ class Client:
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         limits = httpx.Timeout(timeout, connect=5.0)
         self._http = httpx.Client(
-            base_url=self.url, timeout=limits, trust_env=not local, headers={"Tidegate-User": _user()}
-        )  # no proxy to ourselves
+            base_url=self.url,
+            timeout=limits,
+            trust_env=not local,
+            headers={"Tidegate-User": _user()},
+            verify=parts.scheme == "https",  # certificates take a while to load
+        )
 
     def __enter__(self) -> Client:
         return self

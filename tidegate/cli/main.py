@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from tidegate.cli import act, database, declare, look, output, reason, roles
+from tidegate.cli.output import Form
 from tidegate.cli.up import up
 from tidegate.domain.errors import TidegateError
 
@@ -67,11 +68,21 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     shown: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The same before the command.", show_default=False)
+    ] = None,
+    form: Annotated[
+        Form | None, typer.Option("-o", "--output", help="The same before the command.", show_default=False)
+    ] = None,
 ) -> None:
     """Tidegate: a data-aware scheduler for Spark lakehouses."""
+    given = {name: value for name, value in {"namespace": namespace, "form": form}.items() if value is not None}
+    if given and context.invoked_subcommand:
+        context.default_map = {context.invoked_subcommand: given}
 
 
 def _add(panel: str, **commands: Any) -> None:

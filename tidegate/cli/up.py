@@ -76,7 +76,7 @@ def listen(host: str, port: int) -> socket.socket:
     """The listening socket. Raises Refused, naming the remedy, when somebody else has the port."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle on
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, port))
