@@ -134,9 +134,18 @@ class Story:
                 "scheduler and worker were killed while a program ran", len(victims) == 2 and bool(running), names
             )
         )
-        self.wait_ready(30)
-        again = {i["role"]: i["pid"] for i in self.api.get("/instances").json()["items"]}
+        again = self.wait_for_others(set(victims.values()))
         self.say(f"scheduler and worker are back (pids {again.get('scheduler')} and {again.get('worker')})")
+
+    def wait_for_others(self, dead: set[int]) -> dict[str, int]:
+        """Wait until scheduler and worker are processes other than these; role -> pid."""
+        end = time.monotonic() + 30
+        while True:
+            roles = {i["role"]: i["pid"] for i in self.api.get("/instances").json()["items"] if i["pid"] not in dead}
+            if {"scheduler", "worker"} <= roles.keys() or time.monotonic() > end:
+                self.claim(proof.Claim("both were started again", {"scheduler", "worker"} <= roles.keys(), str(roles)))
+                return roles
+            time.sleep(0.05)
 
     def settle(self) -> None:
         """Disable the schedules and wait until nothing is open any more."""
@@ -174,16 +183,16 @@ def prove(story: Story) -> None:
 
     from tidegate.pipeline.session import iceberg_catalog
     from tidegate.ports.spark import DriverSpec, SparkSettings
-    from tidegate.store.embedded import EmbeddedServer
+    from tidegate.store.embedded import address_of
 
     audit = story.command("audit", "-n", "demo")
     said = audit.stdout.strip().splitlines()[-1:] or [audit.stderr.strip()]
     story.claim(proof.Claim("`tidegate audit` recomputes the same", audit.returncode == 0, said[0]))
-    server = EmbeddedServer(story.home)
-    with psycopg.connect(server.tcp_url) as connection:
+    address = address_of(story.home)
+    with psycopg.connect(address) as connection:
         story.outcomes = proof.ledger(connection, story.claim)
         days = proof.landed_days(connection, day_of)
-    spec = DriverSpec(home=str(story.home), catalog_url=server.tcp_url, settings=SparkSettings())
+    spec = DriverSpec(home=str(story.home), catalog_url=address, settings=SparkSettings())
     catalog = iceberg_catalog(spec)
     try:
         rows = catalog.load_table("raw.flights").scan().to_arrow()

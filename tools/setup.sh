@@ -30,7 +30,7 @@ say "2/3 uv, by version and hash"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock ||
     die "uv could not be installed: is a package index reachable? Behind a proxy set PIP_INDEX_URL or PIP_CERT and run make setup again."
 say "3/3 packages, by version and hash (about 1 GB; a minute or two when nothing is cached)"
-VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip sync --require-hashes --allow-empty-requirements requirements/dev.lock requirements/uv.lock ||
+VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip sync --compile-bytecode --require-hashes --allow-empty-requirements requirements/dev.lock requirements/uv.lock ||
     die "packages could not be installed: is a package index reachable? Behind a proxy set UV_DEFAULT_INDEX or SSL_CERT_FILE and run make setup again."
 VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip install --quiet --no-deps -e . || die "tidegate itself could not be installed into .venv"
 printf '%s\n' "$wanted" > "$stamp"

@@ -40,7 +40,7 @@ def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -
 def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
     """Every document of a file as plain JSON values, checked as `load_file` does: what a client sends to the server.
 
-    A relative file in a program's `entry` is looked up beside the document that names it, since a worker runs elsewhere.
+    A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere.
     """
     text = _read_text(path)
     check(text, path.name, default_namespace=default_namespace)

@@ -64,6 +64,13 @@ SETTINGS: dict[str, str] = {
 }
 
 
+def address_of(home: Path) -> str:
+    """The TCP address, password included, of a home's server that some other process runs. Raises FileNotFoundError."""
+    directory = home.expanduser().absolute() / "pg"
+    port, password = ((directory / name).read_text().strip() for name in ("port", "password"))
+    return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+
+
 class Shutdown(Enum):
     """How the server ends."""
 
