@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
 
 import pytest
 from conftest import Desk
@@ -85,7 +85,8 @@ def test_what_nobody_owed_is_unexplained(desk: Desk) -> None:
     rows = desk.store.data.run.rows
     key = RunKey(NOON + 2 * MINUTE, ScheduleId(schedule), 0)
     odd = RunKey(key.slot + 1, key.schedule_id, 0)
-    rows[odd] = replace(rows[key], key=odd)
+    rows[odd] = copy.copy(rows[key])
+    rows[odd].key = odd
     found = desk.audit()
     assert (found.unexplained, found.lost, found.doubled) == (1, 0, 0)
     assert found.findings[0].first == odd.slot
