@@ -129,6 +129,16 @@ async def test_who_sleeps_in_a_transaction_loses_its_locks(world: World) -> None
             await tx.record([plan_of(one) for one in due], world.start)
 
 
+async def test_a_partition_that_another_process_dropped_is_made_anew(world: World, database_url: str) -> None:
+    await world.schedule("orders", due=0)
+    await world.fire()
+    [name] = admin(database_url, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'event'::regclass")
+    admin(database_url, f"DROP TABLE {name[0]}")
+    with pytest.raises(Unavailable):
+        await world.fire(world.at(MINUTE))
+    assert len(await world.fire(world.at(MINUTE))) == 1
+
+
 # ── a COMMIT without an answer ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -16,7 +16,8 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper
 
-_NULL = struct.pack("!i", -1)
+_LENGTH = struct.Struct("!i")
+_NULL = _LENGTH.pack(-1)
 
 
 class Column:
@@ -72,14 +73,15 @@ class _TextsDumper(_ColumnDumper):
     oid, element = 1009, 25
 
     def pack(self, values: list[object]) -> bytes:
-        return b"".join([self._one(value) for value in values])
+        packed = {value: self._one(value) for value in set(values)}  # kinds, pools, outcomes: few of them are distinct
+        return b"".join([packed[value] for value in values])
 
     @staticmethod
     def _one(value: object) -> bytes:
         if value is None:
             return _NULL
         data = str(value).encode()
-        return struct.pack("!i", len(data)) + data
+        return _LENGTH.pack(len(data)) + data
 
 
 class _BoolsDumper(_ColumnDumper):

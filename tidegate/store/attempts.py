@@ -102,11 +102,11 @@ class AttemptsTx(FencedTx):
         if not ends:
             return
         await self.ready_for(now)
-        ends = sorted(ends, key=lambda one: ascending(one.attempt.run))
-        clocks = await lock_after_finish(self, (one.attempt.run.schedule_id for one in ends))
-        groups = by_partition(ends, lambda one: one.attempt.run)
+        ordered = sorted(ends, key=lambda one: ascending(one.attempt.run))
+        clocks = await lock_after_finish(self, (one.attempt.run.schedule_id for one in ordered))
+        groups = by_partition(ordered, lambda one: one.attempt.run)
         if len(groups) > 1:  # a single statement locks in order by itself
-            await self.session.send(RUNS.lock, **columns(one.attempt.run for one in ends)._asdict())
+            await self.session.send(RUNS.lock, **columns(one.attempt.run for one in ordered)._asdict())
         closed = [row for partition, some in groups for row in await self._close(partition, some, now)]
         await self._after_ends({one.attempt: one for one in ends}, closed, now)
         await set_after_finish(self, clocks, {row[1]: row[5] for row in closed if row[8]})
@@ -135,12 +135,15 @@ class AttemptsTx(FencedTx):
         )
 
     async def _after_ends(self, ends: Mapping[AttemptKey, AttemptEnd], closed: Sequence[Row], now: Instant) -> None:
-        """Give back what the closed attempts held, wake whom that lets go on, count."""
+        """Give back what the closed attempts held, wake whom that lets go on, count in the order given."""
         released = Released()
         tallies: dict[int, Tally] = {}
-        for slot, schedule, order, number, began, finished_at, pool, held, run_ended, run_began in closed:
+        rows = {AttemptKey(RunKey(row[0], row[1], row[2]), row[3]): row for row in closed}
+        for attempt, end in ends.items():
+            if (row := rows.get(attempt)) is None:
+                continue
+            _, schedule, _, _, began, finished_at, pool, held, run_ended, run_began = row
             released.give(split(held), pool)
-            end = ends[AttemptKey(RunKey(slot, schedule, order), number)]
             tally = tallies.setdefault(schedule, Tally())
             if end.ran:
                 tally.attempt(end.outcome, began, finished_at)

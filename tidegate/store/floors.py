@@ -38,6 +38,10 @@ class Floor:
             self._value = BOTTOM
         return self._value
 
+    def seen(self, now: Instant) -> None:
+        """The database's time is at least this."""
+        self._now = max(self._now, now)
+
     def rise(self, earliest: Instant | None) -> None:
         """A plain read above the mark saw this earliest entry (None: nothing at all)."""
         limit = self._now - _MARGIN

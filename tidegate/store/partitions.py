@@ -6,6 +6,7 @@ and then attached does not. Each is made in a short transaction of its own, besi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
@@ -13,6 +14,8 @@ from psycopg import errors, sql
 
 from tidegate.domain.instants import DAY, Duration, Instant, to_datetime
 from tidegate.store.connection import Connection, Database, translate
+
+log = logging.getLogger(__name__)
 
 _LOCK = 0x7469_6465_0000_0002
 _TABLES = {"run": DAY, "attempt": DAY, "event": 1}  # what one day is in units of the partition column
@@ -48,67 +51,64 @@ class Partitions:
         self._database = database
         self._known: set[tuple[str, int]] = set()
 
-    async def ensure_days(self, *, slots: Iterable[Instant] = (), now: Instant | None = None) -> None:
-        """Make sure that runs (and their attempts) of these slots, and events of `now`, have where to lie."""
+    def missing(self, *, slots: Iterable[Instant] = (), now: Instant | None = None) -> list[tuple[str, int]]:
+        """What runs (and their attempts) of these slots, and events of `now`, need and is not known to be there."""
         known = self._known
-        missing = {(table, day) for day in {slot // DAY for slot in slots} for table in ("run", "attempt")} - known
-        if now is not None and ("event", now // DAY) not in known:
-            missing.add(("event", now // DAY))
-        if missing:
-            await self.ensure(sorted(missing))
+        wanted = {(table, day) for day in {slot // DAY for slot in slots} for table in ("run", "attempt")}
+        if now is not None:
+            wanted.add(("event", now // DAY))
+        return sorted(wanted - known) if not wanted <= known else []
 
     async def ensure(self, wanted: Iterable[tuple[str, int]]) -> Sequence[str]:
-        """Create and attach those that are missing; their names."""
+        """Create and attach those that are missing, all together; their names."""
         wanted = [item for item in wanted if item not in self._known]
         if not wanted:
             return []
-        made = []
         connection = await self._database.connect("partitions")
         try:
-            there = {row[1] for row in await (await connection.execute(_ATTACHED)).fetchall()}
-            for table, day in wanted:
-                if partition_name(table, day) not in there and await self._make(connection, table, day):
-                    made.append(partition_name(table, day))
-                self._known.add((table, day))
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                there = {row[1] for row in await (await connection.execute(_ATTACHED)).fetchall()}
+                made = [(table, day) for table, day in wanted if partition_name(table, day) not in there]
+                for table, day in made:
+                    await self._make(connection, table, day)
+            self._known.update(wanted)
         except errors.Error as error:
             raise translate(error) from error
         finally:
             await connection.close()
-        return made
+        return [partition_name(table, day) for table, day in made]
 
     def forget(self) -> None:
         """Somebody else dropped one: look anew."""
         self._known.clear()
 
-    async def _make(self, connection: Connection, table: str, day: int) -> bool:
+    async def _make(self, connection: Connection, table: str, day: int) -> None:
         parent, child = sql.Identifier(table), sql.Identifier(partition_name(table, day))
         unit = _TABLES[table]
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            found = await connection.execute("SELECT to_regclass(%s::text)", (partition_name(table, day),))
-            if (await found.fetchone() or (None,))[0] is not None:
-                return False
-            # Identity stays the parent's; everything else, indexes too, must be there for ATTACH to have nothing to do.
-            await connection.execute(
-                sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING IDENTITY) {}").format(
-                    child, parent, sql.SQL(_STORAGE[table])
-                )
+        # One that was detached and not yet dropped would be in the way; it is past its time.
+        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(child))
+        # Identity stays the parent's; everything else, indexes too, must be there for ATTACH to have nothing to do.
+        await connection.execute(
+            sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING IDENTITY) {}").format(
+                child, parent, sql.SQL(_STORAGE[table])
             )
-            await connection.execute(
-                sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-                    parent, child, sql.Literal(day * unit), sql.Literal((day + 1) * unit)
-                )
+        )
+        await connection.execute(
+            sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                parent, child, sql.Literal(day * unit), sql.Literal((day + 1) * unit)
             )
-        return True
+        )
 
     async def drop(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """Drop partitions that lie wholly before `now - retention[table]` and hold no open run; their names.
 
         What an interrupted earlier call left half detached is finished first.
         """
-        gone = []
+        gone: list[str] = []
         connection = await self._database.connect("retention")
         try:
+            await connection.execute("SET statement_timeout = '30s'")  # detaching waits for the oldest snapshot
             rows = await (await connection.execute(_ATTACHED)).fetchall()
             live = await connection.execute(
                 "SELECT DISTINCT slot / %s FROM run_live UNION SELECT DISTINCT slot / %s FROM attempt_open", (DAY, DAY)
@@ -124,6 +124,8 @@ class Partitions:
                 await connection.execute(detach.format(sql.Identifier(table), sql.Identifier(name)))
                 gone.append(name)
             gone += await self._drop_detached(connection, now, retention)
+        except errors.QueryCanceled:
+            log.warning("an old transaction holds up the removal of partitions; it is tried again next time")
         except errors.Error as error:
             raise translate(error) from error
         finally:

@@ -10,15 +10,15 @@ A store connects when it is first used and may be used from one event loop at a 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
-from tidegate.domain.instants import SECOND, Duration, Instant
+from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
 from tidegate.store import admission, clocks, resync
 from tidegate.store.admission import AdmissionTx
@@ -37,6 +37,7 @@ from tidegate.store.transactions import I, Parts, columns
 log = logging.getLogger(__name__)
 
 ATTEMPTS = load("attempts")
+UPKEEP = load("upkeep")
 
 
 class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx):
@@ -67,6 +68,8 @@ class PostgresStore(MembershipCalls, Reading):
         """The database's time."""
         row = await self.parts.database.row(I.now)
         assert row is not None
+        self.parts.due.seen(row[0])
+        self.parts.wake.seen(row[0])
         return int(row[0])
 
     # ── transactions ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -74,23 +77,36 @@ class PostgresStore(MembershipCalls, Reading):
     @asynccontextmanager
     async def transaction(self, fence: Fence) -> AsyncIterator[EngineTransaction]:
         """An engine transaction under a fence. Whom it wakes is for the engine's loop to announce."""
-        async with self.parts.database.transaction() as session:
-            tx = EngineTransaction(self.parts, session, fence)
-            await tx.begin()
-            yield tx
-            await tx.verify()
+        with self._looking_anew():
+            async with self.parts.database.transaction() as session:
+                tx = EngineTransaction(self.parts, session, fence)
+                await tx.begin()
+                yield tx
+                await tx.verify()
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[ControlTransaction]:
         """A person's transaction. Those who have to know are told after the commit."""
-        async with self.parts.database.transaction() as session:
-            tx = ControlTransaction(self.parts, session)
-            yield tx
+        with self._looking_anew():
+            async with self.parts.database.transaction() as session:
+                tx = ControlTransaction(self.parts, session)
+                yield tx
         if topics := tx.told():
             try:
                 await self.parts.database.execute(I.notify, topics=Texts(sorted(topics)))
             except Unavailable as error:  # what was asked is done; who was not told looks within a second
                 log.warning("a change could not be announced: %s", error)
+
+    @contextmanager
+    def _looking_anew(self) -> Iterator[None]:
+        """A partition that was there may have been dropped by another process since."""
+        try:
+            yield
+        except psycopg.errors.CheckViolation as error:
+            if "no partition of relation" not in str(error):
+                raise
+            self.parts.partitions.forget()
+            raise Unavailable("A partition was dropped meanwhile; it is made anew.", code="contended") from error
 
     # ── single questions ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -125,6 +141,10 @@ class PostgresStore(MembershipCalls, Reading):
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """`runs` is how long runs and their attempts are kept, `events` how long events are."""
         kinds = {"run": "runs", "attempt": "runs", "event": "events"}
+        await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
+        if (kept := retention.get("runs")) is not None:
+            await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
+            await self.parts.database.execute(UPKEEP.forget_stretches, before=now - kept)
         return await self.parts.partitions.drop(
             now, {table: retention[kind] for table, kind in kinds.items() if kind in retention}
         )

@@ -17,6 +17,7 @@ from tidegate.store.partitions import Partitions, day_of, partition_name
 from tidegate.store.sql import Query, load
 
 I = load("instances")  # noqa: E741
+_PARTITIONS_AT_ONCE = 40
 Item = TypeVar("Item")
 SEPARATOR = "\x1f"
 """Between the counters of one run, where they travel as one text."""
@@ -90,8 +91,12 @@ class Tx:
         return rows
 
     async def ready_for(self, now: Instant, slots: Iterable[Instant] = ()) -> None:
-        """Make sure that what is written now has a partition to lie in."""
-        await self.parts.partitions.ensure_days(slots=slots, now=now)
+        """Make sure that what is written now has partitions to lie in. They are made beside this transaction, which
+        meanwhile shows every now and then that it lives."""
+        missing = self.parts.partitions.missing(slots=slots, now=now)
+        for first in range(0, len(missing), _PARTITIONS_AT_ONCE):
+            await self.parts.partitions.ensure(missing[first : first + _PARTITIONS_AT_ONCE])
+            await self.session.rows(I.now)
 
 
 class FencedTx(Tx):

@@ -108,6 +108,8 @@ WITH d AS MATERIALIZED (
     RETURNING a.*, d.outcome, d.error, d.ran, d.retry_at, d.failures, d.lost,
               greatest(d.finished_at, a.started_at, a.created_at) AS finished_at,
               coalesce(d.run_end, CASE d.stop WHEN 'cancel' THEN 'cancelled' END) AS run_end,
+              CASE WHEN d.run_end IS NULL THEN %(now)s
+                   ELSE greatest(d.finished_at, a.started_at, a.created_at) END AS run_finished_at,
               coalesce(d.reason, 'cancelled by ' || d.stop_by) AS reason,
               coalesce(d.run_started_at, a.started_at, CASE WHEN d.ran THEN a.created_at END) AS run_started_at,
               d.run_started_at IS NULL AND a.started_at IS NULL AND d.ran AS begins
@@ -120,7 +122,7 @@ WITH d AS MATERIALIZED (
 ), finished AS (
     DELETE FROM run_live l USING closed c
     WHERE l.schedule_id = c.schedule_id AND l.slot = c.slot AND l.ord = c.ord AND c.run_end IS NOT NULL
-    RETURNING l.*, c.run_end, c.reason, c.finished_at, c.number, c.created_at AS launched_at,
+    RETURNING l.*, c.run_end, c.reason, c.finished_at, c.run_finished_at, c.number, c.created_at AS launched_at,
               c.started_at AS attempt_started_at, c.run_started_at
 ), retried AS (
     UPDATE run_live l
@@ -132,7 +134,7 @@ WITH d AS MATERIALIZED (
               c.started_at AS attempt_started_at, c.finished_at
 ), ledger AS (
     UPDATE {run} r
-    SET outcome = f.run_end, reason = f.reason, finished_at = f.finished_at, rev = f.rev,
+    SET outcome = f.run_end, reason = f.reason, finished_at = f.run_finished_at, rev = f.rev,
         program_rev = f.program_rev, ready_at = f.ready_at, arguments = f.arguments, stop = f.stop,
         started_at = f.run_started_at
     FROM finished f

@@ -173,7 +173,7 @@ WITH gone AS (UPDATE schedule SET deleted_at = %(now)s WHERE id = %(schedule)s A
 UPDATE clock SET next_due = NULL, after_finish = false WHERE schedule_id = %(schedule)s;
 
 -- stats: a schedule's statistics, with the attempt that is under way
-SELECT greatest(s.last_start, (SELECT max(coalesce(a.started_at, a.created_at)) FROM attempt_open a
+SELECT greatest(s.last_start, (SELECT max(a.started_at) FROM attempt_open a
                                WHERE a.schedule_id = s.schedule_id)),
        s.last_finish, s.last_success, s.last_run_success, s.total_runs, s.total_successes, s.total_failures,
        s.total_crashes, s.total_timeouts, s.total_duration, s.consecutive_failures, s.consecutive_crashes

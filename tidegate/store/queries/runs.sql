@@ -34,7 +34,9 @@ ORDER BY schedule_id, slot, ord
 FOR UPDATE;
 
 -- wake_schedule: judge a schedule's waiting runs again, since what it says has changed
-UPDATE run_live SET wake_at = %(now)s WHERE schedule_id = %(schedule)s AND wake_key IS NOT NULL RETURNING slot;
+UPDATE run_live SET wake_at = %(now)s
+WHERE schedule_id = %(schedule)s AND wake_key IS NOT NULL AND (wake_at IS NULL OR wake_at > %(now)s)
+RETURNING slot;
 
 -- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
 UPDATE clock c SET gen = gen + 1

@@ -1,0 +1,9 @@
+-- forget_answers: answers to Idempotency-Keys are kept for a day
+DELETE FROM idempotency WHERE at < %(before)s;
+
+-- forget_instances: those that ended long ago and left nothing open
+DELETE FROM instance i WHERE i.ended_at < %(before)s
+  AND NOT EXISTS (SELECT FROM attempt_open a WHERE a.instance_id = i.id);
+
+-- forget_stretches: stretches of missed fires wholly past retention
+DELETE FROM fire_range WHERE to_fire < %(before)s;
