@@ -1,8 +1,8 @@
 """The only place that knows every concrete class: builds a role's parts from settings, and runs them.
 
 A role registers an instance (whose session lock tells the others at once when it dies), runs its parts in the engine's
-loop and leaves cleanly when it is asked to. Declared dead while it was away (frozen, cut off), it may write nothing any
-more: it ends with an error and is started again by `tidegate up` or by whatever runs it in production.
+loop and leaves cleanly when it is asked to. Declared dead while it was away (frozen, cut off, the database gone), it
+may write nothing any more under that registration: it lets go of everything and begins anew under another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tidegate.domain.errors import Fenced, TidegateError
+from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter, AdmitterSettings
@@ -63,6 +63,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+AGAIN = SECOND
+"""Between two tries to register while the database is away."""
 POLITE = 4 * SECOND
 """How long an attempt that is stopped by a shutdown may take to leave, before it is made to."""
 
@@ -159,11 +161,36 @@ def loop_of(one: Member, parts: Sequence[Part], settings: Settings) -> Loop:
     return Loop(one.store, parts, wakes=one.store, settings=LoopSettings(poll=settings.scheduler.poll))
 
 
+async def for_good(life: Callable[[], Awaitable[None]], stop: asyncio.Event, *, patient: bool = False) -> None:
+    """One life after another until `stop`. A database that is away is only an error at the very beginning, where it may
+    well be the wrong address, and not even then if `patient`."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            await life()
+            return
+        except Fenced:
+            log.warning("declared dead by the others while away; registering anew")
+            patient = True
+        except Unavailable as error:
+            if not patient:
+                raise
+            failures += 1
+            if not failures & (failures - 1):  # ever more rarely
+                log.warning("not registered: %s It goes on by itself when that is over.", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), AGAIN / SECOND)
+
+
 # ── scheduler ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def run_scheduler(settings: Settings, stop: asyncio.Event) -> None:
-    """Timekeeper, admitter, reconciler, janitor, membership, until `stop`. Raises Fenced when declared dead."""
+    """Timekeeper, admitter, reconciler, janitor, membership, until `stop`."""
+    await for_good(lambda: _schedule(settings, stop), stop)
+
+
+async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
     async with member("scheduler", settings) as one:
         chosen, store, fence = settings.scheduler, one.store, one.fence
         parts: list[Part] = [
@@ -211,7 +238,11 @@ class Leaving(Enum):
 
 
 async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) -> None:
-    """Dispatcher, supervisor, launchers, membership, until `stop`. Raises Fenced when declared dead."""
+    """Dispatcher, supervisor, launchers, log keeper, membership, until `stop`."""
+    await for_good(lambda: _work(settings, stop, leaving), stop)
+
+
+async def _work(settings: Settings, stop: asyncio.Event, leaving: Leaving) -> None:
     async with member("worker", settings) as one:
         launchers = launchers_of(settings)
         by_kind: dict[str, Launcher] = {
@@ -338,7 +369,7 @@ async def open_doors(settings: Settings) -> AsyncIterator[tuple[ControlStore, Lo
     """The store and the logs for the doors, and this API registered among the instances. Works while the database is
     away: it registers when it can, and again when it was declared dead."""
     store = PostgresStore(settings.database.url, name="tidegate-api", size=settings.database.connections)
-    presence = asyncio.create_task(_be_present(settings))
+    presence = asyncio.create_task(for_good(lambda: _be_present(settings), asyncio.Event(), patient=True))
 
     async def ended(attempt: AttemptKey) -> bool:
         record = await store.run(attempt.run)
@@ -354,12 +385,6 @@ async def open_doors(settings: Settings) -> AsyncIterator[tuple[ControlStore, Lo
 
 
 async def _be_present(settings: Settings) -> None:
-    while True:
-        try:
-            async with member("api", settings) as one:
-                await loop_of(one, [membership(one, settings)], settings).run()
-        except Fenced:
-            continue
-        except (TidegateError, OSError) as error:
-            log.warning("not registered: %s", error)
-            await asyncio.sleep(1)
+    """Among the instances, until cancelled."""
+    async with member("api", settings) as one:
+        await loop_of(one, [membership(one, settings)], settings).run()

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.cli.up import MARK, end_leftovers, mark_of
 
@@ -356,3 +357,76 @@ def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempt
         lone.kill()
         lone.wait()
         end_leftovers(place)
+
+
+@pytest.mark.requirement("HA-2", "HA-8")
+def test_who_was_frozen_and_declared_dead_registers_anew(up: Up) -> None:
+    up.declare("work", ["sh", "-c", "sleep 8"])
+    run = up.trigger("work")
+    until(lambda: up.state(run) == "running")
+    before = {one["role"]: one["id"] for one in up.get("/instances")["items"]}
+    pids = up.roles()
+    frozen = [up.role("worker"), up.role("scheduler")]
+    for process in frozen:
+        process.suspend()
+    time.sleep(7)  # longer than the patience of the others; but only the API is there to see it
+    for process in frozen:
+        process.resume()
+    until(partial(up.ended, run))
+    assert up.roles() == pids, "nobody had to be started again"
+    assert len(up.get(f"/runs/{run}")["attempts"]) == 1
+    until(up.ready)
+    after = {one["role"]: one["id"] for one in up.get("/instances")["items"]}
+    assert after["worker"] != before["worker"]
+    assert after["scheduler"] != before["scheduler"]
+
+
+@pytest.mark.requirement("HA-8", "OPS-11")
+def test_everything_goes_on_by_itself_when_a_database_comes_back(up: Up) -> None:
+    guardian = next(one for one in psutil.Process(up.process.pid).children() if "guardian" in " ".join(one.cmdline()))
+    pids = up.roles()
+    for _ in range(2):
+        postmaster = int((up.home / "pg/data/postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGKILL)
+        until(lambda: not up.ready())
+        until(up.ready, 60)
+    assert not guardian.is_running()
+    assert up.roles() == pids, "no role had to be started again"
+    assert "Traceback" not in up.said
+
+
+@pytest.mark.requirement("HA-7", "OPS-13")
+def test_with_a_database_of_ones_own_none_is_embedded(home: Path, database_url: str) -> None:
+    up = Up(home, free_port(), TIDEGATE_DATABASE_URL=database_url)
+    try:
+        until(up.ready, 60)
+        up.declare("work", ["true"])
+        run = up.trigger("work")
+        until(partial(up.ended, run))
+        assert not (home / "pg").exists()
+        assert up.ask_to_end() == 0
+        assert processes_of(home) == []
+        assert str(conninfo_to_dict(database_url)["password"]) not in up.said
+    finally:
+        up.clean()
+
+
+@pytest.mark.spark
+@pytest.mark.requirement("RUN-6", "HA-3")
+def test_warm_drivers_and_pooled_processes_end_with_the_tree(up: Up) -> None:
+    (up.home / "flow.py").write_text("def hello() -> None:\n    print('hello')\n")
+    programs = {
+        "py": {"type": "python", "entry": f"{up.home}/flow.py:hello"},
+        "sql": {"type": "spark_sql", "sql": "SELECT 1"},
+    }
+    for name, spec in programs.items():
+        up.declare(name, ["true"])
+        up.call("PUT", f"/namespaces/default/programs/{name}", {"spec": spec})
+        run = up.trigger(name)
+        until(partial(up.ended, run), 120)
+    kept = " ".join(marked(up.home))
+    assert "python_host" in kept
+    assert "pipeline.driver" in kept
+    assert up.ask_to_end() == 0
+    assert processes_of(up.home) == []
+    assert "ended what was left" not in up.said, "each was ended by who keeps it, not by force"
