@@ -199,3 +199,10 @@ def test_the_command_is_a_process_that_says_the_same(served: Served, flights: Pa
     assert (wrong.status, wrong.out) == (1, "")
     assert "did you mean 'nightly'" in wrong.err
     assert command("get").status == 2
+
+
+def test_namespace_and_form_may_also_stand_before_the_command(served: Served) -> None:
+    served.declare(namespace="sales")
+    said = tidegate("-n", "sales", "-o", "json", "get", "schedules", url=served.url)
+    assert [one["metadata"]["name"] for one in said.json] == ["s"]
+    assert tidegate("-n", "sales", "get", "schedules", "-n", "other", "-o", "json", url=served.url).json == []
