@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROWS = 100_000
 FILL = """
-INSERT INTO schedule (namespace, name, created_at)
-SELECT 'sales', 'bulk' || g, {now} FROM generate_series(1, {rows}) g;
+INSERT INTO schedule (namespace, name, program_id, created_at)
+SELECT 'sales', 'bulk' || g, s.program_id, {now} FROM generate_series(1, {rows}) g, schedule s WHERE s.id = {model};
 INSERT INTO revision
 SELECT s.id, 1, r.valid_from, r.mode, '', '{{}}', r.spec, r.tzdata, 'ann' FROM schedule s, revision r
 WHERE r.schedule_id = {model} AND s.name LIKE 'bulk%';

@@ -148,7 +148,12 @@ class DeclarationsTx(Tx):
         clock: ClockState,
     ) -> ScheduleId:
         row = await self.session.row(
-            Q.add_schedule, namespace=metadata.namespace, name=metadata.name, now=now, **_said(metadata)
+            Q.add_schedule,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            program=program,
+            now=now,
+            **_said(metadata),
         )
         if row is None:
             raise Conflict(f"schedule {metadata.namespace}/{metadata.name} exists already.")

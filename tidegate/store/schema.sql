@@ -287,6 +287,7 @@ CREATE TABLE public.schedule (
     labels jsonb DEFAULT '{}'::jsonb NOT NULL,
     owner text DEFAULT ''::text NOT NULL,
     description text DEFAULT ''::text NOT NULL,
+    program_id bigint NOT NULL,
     created_at public.instant NOT NULL,
     deleted_at public.instant
 );
@@ -449,7 +450,6 @@ CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_
 CREATE INDEX change_of ON public.change USING btree (namespace, kind, name, id DESC);
 CREATE INDEX clock_after_finish ON public.clock USING btree (schedule_id) WHERE after_finish;
 CREATE INDEX clock_due ON public.clock USING btree (next_due, schedule_id) WHERE (next_due IS NOT NULL);
-CREATE INDEX clock_program ON public.clock USING btree (program_id);
 CREATE INDEX fire_range_newest ON public.fire_range USING btree (to_fire, schedule_id);
 CREATE INDEX instance_alive ON public.instance USING btree (heartbeat) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
@@ -460,11 +460,12 @@ CREATE INDEX run_of_schedule ON ONLY public.run USING btree (schedule_id, slot D
 CREATE INDEX schedule_application ON public.schedule USING btree (namespace, application) WHERE ((deleted_at IS NULL) AND (application IS NOT NULL));
 CREATE INDEX schedule_ever ON public.schedule USING btree (name, namespace);
 CREATE UNIQUE INDEX schedule_name ON public.schedule USING btree (namespace, name) WHERE (deleted_at IS NULL);
-ALTER TABLE ONLY public.clock
-    ADD CONSTRAINT clock_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
+CREATE INDEX schedule_program ON public.schedule USING btree (program_id) WHERE (deleted_at IS NULL);
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.program_revision
     ADD CONSTRAINT program_revision_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
 ALTER TABLE ONLY public.revision
     ADD CONSTRAINT revision_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
+ALTER TABLE ONLY public.schedule
+    ADD CONSTRAINT schedule_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);

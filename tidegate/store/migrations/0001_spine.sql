@@ -93,11 +93,13 @@ CREATE TABLE schedule (
     labels      jsonb NOT NULL DEFAULT '{}',
     owner       text NOT NULL DEFAULT '',
     description text NOT NULL DEFAULT '',
+    program_id  bigint NOT NULL REFERENCES program,  -- of the newest revision
     created_at  instant NOT NULL,
     deleted_at  instant
 );
 CREATE UNIQUE INDEX schedule_name ON schedule (namespace, name) WHERE deleted_at IS NULL;
 CREATE INDEX schedule_ever ON schedule (name, namespace);  -- deleted ones too: their runs are still asked for
+CREATE INDEX schedule_program ON schedule (program_id) WHERE deleted_at IS NULL;
 CREATE INDEX schedule_application ON schedule (namespace, application) WHERE deleted_at IS NULL AND application IS NOT NULL;
 
 CREATE TABLE revision (
@@ -116,7 +118,7 @@ CREATE TABLE revision (
 -- The schedule's mutex and its hot row. Narrow: what it means is in revision and program_revision, cached by (id, rev).
 CREATE TABLE clock (
     schedule_id bigint PRIMARY KEY REFERENCES schedule,
-    program_id  bigint NOT NULL REFERENCES program,
+    program_id  bigint NOT NULL,            -- schedule.program_id
     rev         integer NOT NULL,           -- newest
     cursor_rev  integer NOT NULL,           -- in force at the cursor; < rev while fires of older revisions are undecided
     mode        text NOT NULL,
@@ -131,7 +133,6 @@ CREATE TABLE clock (
     limit_program integer                   -- of its program; NULL: it does not say
 );
 CREATE INDEX clock_due ON clock (next_due, schedule_id) WHERE next_due IS NOT NULL;
-CREATE INDEX clock_program ON clock (program_id);
 CREATE INDEX clock_after_finish ON clock (schedule_id) WHERE after_finish;
 
 -- ── what happened ────────────────────────────────────────────────────────────────────────────────────────────────

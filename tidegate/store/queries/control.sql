@@ -100,11 +100,11 @@ WHERE namespace = %(namespace)s AND name = ANY(%(names)s) AND deleted_at IS NULL
 ORDER BY id FOR UPDATE;
 
 -- schedules_of: living schedules of an application or a program, locked in ascending id
-SELECT s.id FROM schedule s JOIN clock c ON c.schedule_id = s.id
-WHERE s.namespace = %(namespace)s AND s.deleted_at IS NULL
-  AND (%(application)s::text IS NULL OR s.application = %(application)s::text)
-  AND (%(program)s::bigint IS NULL OR c.program_id = %(program)s::bigint)
-ORDER BY s.id FOR UPDATE OF s;
+SELECT id FROM schedule
+WHERE namespace = %(namespace)s AND deleted_at IS NULL
+  AND (%(application)s::text IS NULL OR application = %(application)s::text)
+  AND (%(program)s::bigint IS NULL OR program_id = %(program)s::bigint)
+ORDER BY id FOR UPDATE;
 
 -- lock_clocks: clocks, locked in ascending id
 SELECT schedule_id FROM clock WHERE schedule_id = ANY(%(ids)s) ORDER BY schedule_id FOR UPDATE;
@@ -138,8 +138,8 @@ SELECT schedule_id, rev, valid_from, mode, spec, document, author, reason FROM r
 WHERE schedule_id = %(schedule)s ORDER BY rev DESC;
 
 -- add_schedule: a schedule under a name that nobody living has
-INSERT INTO schedule (namespace, name, application, labels, owner, description, created_at)
-VALUES (%(namespace)s, %(name)s, %(application)s, %(labels)s::jsonb, %(owner)s, %(description)s, %(now)s)
+INSERT INTO schedule (namespace, name, application, labels, owner, description, program_id, created_at)
+VALUES (%(namespace)s, %(name)s, %(application)s, %(labels)s::jsonb, %(owner)s, %(description)s, %(program)s, %(now)s)
 ON CONFLICT (namespace, name) WHERE deleted_at IS NULL DO NOTHING
 RETURNING id;
 
@@ -156,6 +156,9 @@ VALUES (%(schedule)s, %(rev)s, %(valid_from)s, %(mode)s, %(reason)s, %(document)
         %(author)s);
 
 -- set_clock: where a schedule's clock stands after a new revision; its number
+WITH named AS (
+    UPDATE schedule SET program_id = %(program)s WHERE id = %(schedule)s AND program_id <> %(program)s
+)
 UPDATE clock
 SET rev = rev + 1, program_id = %(program)s, mode = %(mode)s, cursor = %(cursor)s, cursor_rev = %(cursor_rev)s,
     next_due = %(next_due)s, after_finish = %(after_finish)s::boolean, limit_schedule = %(limit_schedule)s,
