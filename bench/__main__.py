@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints each figure beside its goal; `--json` for machines.
 
-`python -m bench` runs all of them (about ten minutes on two cores), `python -m bench cron fires` some. Machines are
+`python -m bench` runs all of them, `python -m bench cron` one. Machines are
 noisy: ratios are taken within one run, and where a peer is named it ran in the same minute on the same server.
 """
 
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.figures import Figure
 
-ALL = ("cron", "planning", "fires", "midnight", "idle", "latency", "python_runs", "spark", "simulator")
+ALL = ("cron", "simulator")
 
 
 def main() -> int:

@@ -49,7 +49,9 @@ def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> 
 
 def _beside(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     spec = document.get("spec")
-    entry = spec.get("entry") if isinstance(spec, dict) and document.get("kind") == "Program" else None
+    if not isinstance(spec, dict) or document.get("kind") != "Program":
+        return document
+    entry = spec.get("entry")
     file, colon, function = entry.partition(":") if isinstance(entry, str) else ("", "", "")
     if not file.endswith(".py") or Path(file).is_absolute():
         return document
