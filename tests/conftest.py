@@ -28,7 +28,9 @@ def anyio_backend() -> str:
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """An embedded server of this test process (of each xdist worker). Durability is off: it ends with the tests."""
     home: Path = tmp_path_factory.mktemp("home")
-    server = EmbeddedServer(home, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "200"})
+    server = EmbeddedServer(
+        home, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "200", "autovacuum": "off"}
+    )
     try:
         server.start()
         yield server
