@@ -13,7 +13,7 @@ from tidegate.store.arrays import Ints, Texts
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Cursor, Session
-from tidegate.store.holdings import POOL, Released, change, count_runs, finish, split
+from tidegate.store.holdings import POOL, Released, change, finish, split
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import SEPARATOR, FencedTx, Parts, ascending, columns
@@ -132,10 +132,7 @@ class AdmissionTx(FencedTx):
         discards = sorted(discards, key=lambda one: ascending(one.key))
         clocks: Cursor = await lock_after_finish(self, (one.key.schedule_id for one in discards))
         gone = await finish(self, [(one.key, one.outcome, one.reason) for one in discards], now)
-        for row in gone:
-            released.give(split(row[3]), row[4])
-            released.look_at(row[5])
-        await count_runs(self, gone)
+        released.finished(gone)
         await set_after_finish(self, clocks, {row[1]: now for row in gone})
 
 

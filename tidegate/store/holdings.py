@@ -38,6 +38,7 @@ class Released:
     """What a transaction gives back, and which queues must be looked at afterwards."""
 
     def __init__(self) -> None:
+        self.ended: list[Row] = []
         self.counters: Counter[str] = Counter()
         self.pools: Counter[str] = Counter()
         self.looked_at: dict[str, None] = {}
@@ -51,15 +52,23 @@ class Released:
             self.pools[pool] += 1
             self.look_at(POOL + pool)
 
+    def finished(self, gone: Sequence[Row]) -> None:
+        """Everything that runs which `finish` ended had."""
+        for row in gone:
+            self.give(split(row[3]), row[4])
+            self.look_at(row[5])
+        self.ended += gone
+
     def look_at(self, key: str | None) -> None:
         """Somebody was woken under this key, or may be: whoever is next there must not be forgotten."""
         if key is not None:
             self.looked_at[key] = None
 
     async def apply(self, tx: Tx, now: Instant) -> None:
-        """Give back, then wake."""
+        """Give back, then wake; and count the runs that ended."""
         await change(tx, self.counters, self.pools, sign=-1)
         await wake(tx, self.looked_at, now)
+        await count_runs(tx, self.ended)
 
 
 async def change(tx: Tx, counters: Mapping[str, int], pools: Mapping[str, int], *, sign: int) -> None:

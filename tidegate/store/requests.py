@@ -11,35 +11,44 @@ from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import decode_program, decode_schedule, to_json
-from tidegate.store.connection import Row
+from tidegate.store.connection import Row, Session
 from tidegate.store.declarations import DeclarationsTx
-from tidegate.store.holdings import Released, count_runs, finish, split
+from tidegate.store.holdings import Released, finish
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
+from tidegate.store.transactions import Parts
 
 Q = load("runs")
 CONTROL = load("control")
 
 
 class ControlTransaction(DeclarationsTx):
-    """See `ports.control.ControlTx`."""
+    """See `ports.control.ControlTx`.
+
+    What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several
+    schedules would otherwise lock runs after counters.
+    """
+
+    def __init__(self, parts: Parts, session: Session) -> None:
+        super().__init__(parts, session)
+        self._released = Released()
+        self._at: Instant = 0
+
+    async def settle_up(self) -> None:
+        await self._released.apply(self, self._at)
+
+    def _give_back(self, gone: list[Row], now: Instant) -> None:
+        self._released.finished(gone)
+        self._at = max(self._at, now)
 
     async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
         clocks = await lock_after_finish(self, [schedule])
         rows = await self.session.rows(Q.waiting_of, schedule=schedule)
         keys = [RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows]
         gone = await finish(self, [(key, outcome, reason) for key in keys], now)
-        await self._give_back(gone, now)
+        self._give_back(gone, now)
         await set_after_finish(self, clocks, {schedule: now} if gone else {})
         return len(gone)
-
-    async def _give_back(self, gone: list[Row], now: Instant) -> None:
-        released = Released()
-        for row in gone:
-            released.give(split(row[3]), row[4])
-            released.look_at(row[5])
-        await released.apply(self, now)
-        await count_runs(self, gone)
 
     async def add_run(
         self,
@@ -95,7 +104,7 @@ class ControlTransaction(DeclarationsTx):
             return State(ended[0])
         if live[0] in (State.WAITING, State.READY):
             gone = await finish(self, [(run, State.CANCELLED, f"cancelled by {by}")], now)
-            await self._give_back(gone, now)
+            self._give_back(gone, now)
             await set_after_finish(self, clocks, {run.schedule_id: now})
             return State.CANCELLED
         await self.ready_for(now)

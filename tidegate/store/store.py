@@ -91,6 +91,7 @@ class PostgresStore(MembershipCalls, Reading):
             async with self.parts.database.transaction() as session:
                 tx = ControlTransaction(self.parts, session)
                 yield tx
+                await tx.settle_up()
         if topics := tx.told():
             try:
                 await self.parts.database.execute(I.notify, topics=Texts(sorted(topics)))

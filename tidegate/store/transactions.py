@@ -84,6 +84,9 @@ class Tx:
     async def verify(self) -> None:
         """Raises Fenced when this transaction's writer was declared dead."""
 
+    async def settle_up(self) -> None:
+        """What is left to be done just before the commit."""
+
     async def fetch(self, query: Query, /, **parameters: Any) -> list[Row]:
         """The rows of a statement. The fence, which was sent before it, is read with them."""
         rows = await self.session.rows(query, **parameters)

@@ -43,7 +43,7 @@ WHERE schedule_id = %(schedule)s AND rev = %(old_rev)s AND mode = %(old_mode)s
   AND next_due IS NOT DISTINCT FROM %(old_due)s
 RETURNING schedule_id;
 
--- forgotten: waiting runs that nothing will wake: no instant, and no key or a key with room
+-- forgotten: waiting runs that nothing will wake: no instant, and no key or a key with room and nobody awake under it
 SELECT l.slot, l.schedule_id, l.ord
 FROM run_live l
 JOIN clock c ON c.schedule_id = l.schedule_id
@@ -55,6 +55,7 @@ WHERE l.state = 'waiting' AND l.wake_at IS NULL
            ELSE coalesce(h.held, 0)
                 < coalesce(CASE left(l.wake_key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
       END
+  AND NOT EXISTS (SELECT FROM run_live o WHERE o.wake_key = l.wake_key AND o.wake_at IS NOT NULL)
 LIMIT 1000;
 
 -- wake_forgotten: judge them again
