@@ -1,0 +1,194 @@
+"""What publishers and the matcher ask of a store: the event log, and what triggers collect from it.
+
+Publishing gives every event its number within each topic that somebody listens to, under that topic's row: numbers
+are gapless and in the order of commits, so a subscription's place in a topic is one number, nothing can be passed over
+and nothing consumed twice. A topic with news is put into the inbox; the matcher claims it, finds by index the
+subscriptions whose need is reached, and advances their trees. (docs/decisions: events are numbered by topic.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidegate.domain.ids import Fence, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.programs import ProgramRef
+from tidegate.domain.progress import Advance, Bulk, Deadline, Evidence, Facts, Given, Progress
+from tidegate.domain.schedules import Revision
+from tidegate.ports.engine import Clock
+
+# ── publishing ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event to publish, already validated. `key` is whole (`namespace/name`, a dataset's path)."""
+
+    type: str
+    key: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    time: Instant | None = None  # the publisher's; when it arrived is the database's
+    id: str | None = None  # the publisher's, unique in `source`; the same again changes nothing
+    source: str = ""  # who published: namespace, program or `watcher`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a published event. `pos` of the first when it was a repeat; `conflict`: the id was used before for
+    another event."""
+
+    pos: int
+    repeated: bool
+    conflict: bool = False
+
+
+class PublishTx(Protocol):
+    async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
+        """Append to the log, number them in their topics, put these into the inbox: with the transaction, all or none.
+
+        Locks topics in ascending order until the end of the transaction: publish last.
+        """
+
+
+# ── matching ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collecting:
+    """One schedule's tree, locked (its clock row), brought together with everything that is acknowledged for it."""
+
+    schedule_id: ScheduleId
+    name: str  # namespace/name
+    revision: Revision  # newest; its mode says whether it collects
+    program: ProgramRef
+    progress: Progress
+    bulk: tuple[Bulk, ...]
+    given: tuple[Given, ...]  # arrivals since, and the deadlines that are due, in order
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What to write: the advance of a tree. `collecting` says how far its subscriptions have been read."""
+
+    collecting: Collecting
+    advance: Advance
+
+
+class CollectingTx(Protocol):
+    async def collections(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
+        """Lock the clocks of these schedules (ascending; waits), and read what their trees have and what came since.
+
+        Schedules that are deleted, that do not collect by their mode, or that have no tree are left out."""
+
+    async def collect(self, results: Sequence[Collected], now: Instant) -> int:
+        """Write progress, places and needs of subscriptions, deadlines; make a run of each fire, or join it to the
+        schedule's waiting run that merges. How many runs were made or grew."""
+
+    async def set_aside(self, schedule: ScheduleId, error: str, now: Instant) -> None:
+        """This schedule cannot be evaluated: its subscriptions move past what has come, which is kept on record
+        (`tidegate events set-aside`) and can be replayed; its due deadlines are put off."""
+
+
+class MatcherTx(CollectingTx, Protocol):
+    async def claim_inbox(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
+        """Claim up to `limit` entries of the inbox (they are gone with the commit); the schedules of which a
+        subscription to their topics has its need reached."""
+
+    async def claim_deadlines(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
+        """Schedules with a deadline at or before now, earliest first, claimed."""
+
+
+class MatcherStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[MatcherTx]: ...
+    async def inbox_waits(self) -> bool:
+        """Whether the inbox holds anything (cheap)."""
+
+    async def next_deadline(self) -> Instant | None:
+        """The earliest stored deadline."""
+
+
+# ── for people ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """An event of the log as people see it."""
+
+    pos: int
+    at: Instant
+    type: str
+    key: str
+    time: Instant | None
+    id: str | None
+    source: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """A leaf that an event reaches."""
+
+    namespace: str
+    schedule: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """Arrivals that one schedule could not take."""
+
+    id: int
+    schedule_id: ScheduleId
+    namespace: str
+    schedule: str
+    error: str
+    at: Instant
+    count: int
+
+
+class EventReads(Protocol):
+    async def events(
+        self, *, type: str | None, key: str | None, since: Instant | None, before: str | None, limit: int
+    ) -> tuple[Sequence[EventRecord], str | None]:
+        """A page of the log, newest first."""
+
+    async def subscribers(self, type: str, key: str, payload: Mapping[str, Any] | None) -> Sequence[Subscriber]: ...
+    async def collected(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
+        """As `collections`, without locking anything: what progress, queue and explain show."""
+
+    async def set_asides(self, namespace: str | None, before: str | None, limit: int) -> Sequence[SetAside]: ...
+
+
+class EventControlTx(PublishTx, Protocol):
+    """What a person's change does to collecting."""
+
+    async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:
+        """Begin anew by the newest revision: subscriptions at the present end of their topics (everything acknowledged
+        belongs to the old state), deadlines of `begin`, no owed input. A schedule that rests by `drop`, or is deleted,
+        keeps none. Call it after the revision is written."""
+
+    async def replay(self, set_aside: int, now: Instant) -> None:
+        """Give what was set aside to its schedule again."""
+
+
+__all__ = [
+    "Collected",
+    "Collecting",
+    "CollectingTx",
+    "Deadline",
+    "Evidence",
+    "EventControlTx",
+    "EventReads",
+    "EventRecord",
+    "MatcherStore",
+    "MatcherTx",
+    "NewEvent",
+    "PublishTx",
+    "Receipt",
+    "SetAside",
+    "Subscriber",
+]
