@@ -11,30 +11,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.sdk.app import App
+    from tidegate.sdk.data import Dataset, Event, dataset, table
     from tidegate.sdk.run import Run
-    from tidegate.sdk.triggers import after_finish, at, concurrency, cron, every, never, window_days
+    from tidegate.sdk.triggers import (
+        When,
+        after_finish,
+        at,
+        concurrency,
+        cron,
+        event,
+        every,
+        n_of,
+        never,
+        since_last_event,
+        since_last_run,
+        window_days,
+    )
 
 _HOMES = {
     "App": "tidegate.sdk.app",
+    "Dataset": "tidegate.sdk.data",
+    "Event": "tidegate.sdk.data",
     "Run": "tidegate.sdk.run",
+    "When": "tidegate.sdk.triggers",
     "after_finish": "tidegate.sdk.triggers",
     "at": "tidegate.sdk.triggers",
     "concurrency": "tidegate.sdk.triggers",
     "cron": "tidegate.sdk.triggers",
+    "dataset": "tidegate.sdk.data",
+    "event": "tidegate.sdk.triggers",
     "every": "tidegate.sdk.triggers",
+    "n_of": "tidegate.sdk.triggers",
     "never": "tidegate.sdk.triggers",
+    "since_last_event": "tidegate.sdk.triggers",
+    "since_last_run": "tidegate.sdk.triggers",
+    "table": "tidegate.sdk.data",
     "window_days": "tidegate.sdk.triggers",
 }
 
 __all__ = [
     "App",
+    "Dataset",
+    "Event",
     "Run",
+    "When",
     "after_finish",
     "at",
     "concurrency",
     "cron",
+    "dataset",
+    "event",
     "every",
+    "n_of",
     "never",
+    "since_last_event",
+    "since_last_run",
+    "table",
     "window_days",
 ]
 

@@ -193,10 +193,10 @@ class Elapsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom:
-    """A leaf of a plug-in. `type` is its name, `parameters` what the plug-in made of the document."""
+    """A leaf of a plug-in. `plugin` is the `type` people write, `parameters` what the plug-in made of the document."""
 
     TYPE: ClassVar[str] = "custom"
-    type: str
+    plugin: str
     parameters: Mapping[str, Any]
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from tidegate.sdk.triggers import When
+
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
@@ -40,6 +42,26 @@ class Program(Generic[P, R]):
         if self.function is None:
             raise TypeError(f"program {self.name!r} is not a Python function; only Tidegate can run it")
         return self.function(*args, **kwargs)
+
+    # ── triggers by this program ───────────────────────────────────────────────────────────────────────────────────
+
+    def ends(self, *outcomes: str, count: int | None = None) -> When:
+        """Fire when runs of this program ended so (succeeded, failed, timed_out, cancelled, crashed, killed), or
+        started; `count` of them together."""
+        said = {"type": "program_status", "program": self.name, "outcomes": list(outcomes)}
+        return When(said if count is None else {**said, "count": count})
+
+    def started(self, *, count: int | None = None) -> When:
+        """Fire when a run of this program starts."""
+        return self.ends("started", count=count)
+
+    def succeeded(self, *, count: int | None = None) -> When:
+        """Fire when a run of this program succeeded."""
+        return self.ends("succeeded", count=count)
+
+    def failed(self, *, count: int | None = None) -> When:
+        """Fire when a run of this program failed for good, after its retries."""
+        return self.ends("failed", count=count)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound:
         """Fix arguments for a schedule. Type checkers see the function's own parameters, without `run` and `spark`.
