@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from time import perf_counter
 
 from bench.figures import Figure, Say, at_most, median
@@ -57,5 +56,5 @@ def _decide(policy: CatchUp) -> tuple[float, int, int, int]:
         ran += len(made.fires)
         missed += sum(stretch.n for stretch in made.missed)
         at = made.next_due
-        due = replace(due, cursor=made.cursor, next_due=at or 0, last_fire=made.last_fire, gap=made.gap)
+        due = due._replace(cursor=made.cursor, next_due=at or 0, last_fire=made.last_fire, gap=made.gap)
     return perf_counter() - began, passes, ran, missed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from conformance.worlds import NS, World, at_most, plan_of
@@ -148,9 +146,9 @@ async def test_old_and_far_fires_find_their_place(world: World) -> None:
     await world.schedule("one", due=0)
     async with world.store.transaction(world.scheduler) as tx:
         [due] = await tx.claim_due(world.start, 1)
-        plan = plan_of(replace(due, next_due=world.at(-400 * DAY)), fires=1)
-        far = plan_of(replace(due, next_due=world.at(40 * DAY)), fires=2)
-        await tx.record([replace(far, fires=(*plan.fires, *far.fires))], world.start)
+        plan = plan_of(due._replace(next_due=world.at(-400 * DAY)), fires=1)
+        far = plan_of(due._replace(next_due=world.at(40 * DAY)), fires=2)
+        await tx.record([far._replace(fires=(*plan.fires, *far.fires))], world.start)
     assert len(await pages(world, 10)) == 3
     launches = await world.begin_runs(world.at(SECOND))
     await world.end(launches, world.at(2 * SECOND))

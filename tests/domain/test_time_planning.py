@@ -56,8 +56,7 @@ def clock(*revisions: Revision, cursor: int | None = None, next_due: int = 0, la
 def onward(made: Plan) -> Due:
     """The clock as the next pass finds it."""
     revisions = tuple(r for r in made.due.revisions if r.rev >= made.cursor_rev)
-    return replace(
-        made.due,
+    return made.due._replace(
         revisions=revisions,
         cursor=made.cursor,
         next_due=made.next_due or 0,

@@ -178,21 +178,21 @@ class CapDrops(Timekeeper):
 
     def _decide(self, due: Sequence[Due], now: Instant) -> tuple[Sequence[Plan], tuple[str, ...]]:
         plans, notes = super()._decide(due, now)
-        return [replace(plan, fires=plan.fires[-1:]) for plan in plans], notes
+        return [plan._replace(fires=plan.fires[-1:]) for plan in plans], notes
 
 
 class NoGrace(Timekeeper):
     """Whatever is late counts as missed."""
 
     def _decide(self, due: Sequence[Due], now: Instant) -> tuple[Sequence[Plan], tuple[str, ...]]:
-        return super()._decide([replace(one, revisions=tuple(map(_graceless, one.revisions))) for one in due], now)
+        return super()._decide([one._replace(revisions=tuple(map(_graceless, one.revisions))) for one in due], now)
 
 
 class LatestIsAll(Timekeeper):
     """Every missed fire runs, whatever the policy."""
 
     def _decide(self, due: Sequence[Due], now: Instant) -> tuple[Sequence[Plan], tuple[str, ...]]:
-        return super()._decide([replace(one, revisions=tuple(map(_greedy, one.revisions))) for one in due], now)
+        return super()._decide([one._replace(revisions=tuple(map(_greedy, one.revisions))) for one in due], now)
 
 
 def _greedy(revision: Any) -> Any:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tidegate.domain.fires import count_fires, first_due, newest_fire, next_fire
 from tidegate.domain.ids import ScheduleId
@@ -35,9 +35,11 @@ class Gap:
     left: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """Facts of one clock row. `revisions` ascend; the first is in force at the cursor, the last is the newest."""
+class Due(NamedTuple):
+    """Facts of one clock row. `revisions` ascend; the first is in force at the cursor, the last is the newest.
+
+    Like Fire and Plan a named tuple, made in a quarter of a frozen dataclass's time: midnight makes a hundred thousand.
+    """
 
     schedule_id: ScheduleId
     name: str  # namespace/name: with the fire time it determines the jitter
@@ -49,8 +51,7 @@ class Due:
     gap: Gap | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fire:
+class Fire(NamedTuple):
     """A fire that becomes a run, of the newest revision's program, arguments and constraints."""
 
     fire_time: Instant
@@ -70,8 +71,7 @@ class Stretch:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What one pass decides for one clock."""
 
     due: Due
@@ -98,7 +98,8 @@ def plan(due: Sequence[Due], *, now: Instant, cap: int) -> Sequence[Plan]:
     round, to the clock with the oldest first; what the cap cuts is stored as a judged gap and comes in later passes.
     A clock with something left over is due again `now`, behind clocks that have waited longer.
     """
-    plans = [_on_time(clock, now) for clock in due]
+    steps: _Steps = {}
+    plans = [_on_time(clock, now, steps) for clock in due]
     behind = [index for index, made in enumerate(plans) if made is None]
     judged = [judge(due[index], now) for index in behind]
     shares = _shares([blocks for blocks, _ in judged], cap)
@@ -107,7 +108,12 @@ def plan(due: Sequence[Due], *, now: Instant, cap: int) -> Sequence[Plan]:
     return [made for made in plans if made is not None]
 
 
-def _on_time(clock: Due, now: Instant) -> Plan | None:
+_Steps: TypeAlias = dict[tuple[int, Instant, Instant | None], tuple[Fire | None, Instant | None]]
+"""(identity of a trigger, cursor, last fire) -> the next fire and the time of the one after it, within one pass: at
+midnight many clocks ask the same."""
+
+
+def _on_time(clock: Due, now: Instant, steps: _Steps) -> Plan | None:
     """The plan of a clock with exactly one fire due, and that within its grace: what nearly every clock is.
 
     The same as judging it, several times faster; None where there is anything to judge.
@@ -116,25 +122,27 @@ def _on_time(clock: Due, now: Instant) -> Plan | None:
         return None
     revision = clock.revisions[0]
     trigger = revision.spec.trigger
-    if revision.mode is not Mode.ENABLED or not isinstance(trigger, Cron | Interval) or trigger.jitter:
+    if revision.mode is not Mode.ENABLED or not isinstance(trigger, (Cron, Interval)) or trigger.jitter:
         return None
-    fire = next_fire(trigger, clock.cursor)
-    if fire is None or not now - revision.spec.catch_up.grace <= fire <= now:
+    asked = (id(trigger), clock.cursor, clock.last_fire)
+    if (found := steps.get(asked)) is None:
+        found = steps[asked] = _next_two(trigger, clock)
+    fire, following = found
+    if fire is None or not now - revision.spec.catch_up.grace <= fire.fire_time <= now:
         return None
-    following = next_fire(trigger, fire)
     if following is not None and following <= now:
         return None
-    return Plan(
-        due=clock,
-        fires=(Fire(fire_time=fire, due=fire, previous_fire=clock.last_fire),),
-        missed=(),
-        cursor=fire,
-        cursor_rev=revision.rev,
-        next_due=following,
-        last_fire=fire,
-        gap=None,
-        postponed=0,
-    )
+    at = fire.fire_time
+    # due, fires, missed, cursor, cursor_rev, next_due, last_fire, gap, postponed; by keyword it takes twice as long
+    return Plan(clock, (fire,), (), at, revision.rev, following, at, None, 0)
+
+
+def _next_two(trigger: Cron | Interval, clock: Due) -> tuple[Fire | None, Instant | None]:
+    """The fire after the cursor, and the time of the one after that."""
+    at = next_fire(trigger, clock.cursor)
+    if at is None:
+        return None, None
+    return Fire(fire_time=at, due=at, previous_fire=clock.last_fire), next_fire(trigger, at)
 
 
 def _shares(judged: Sequence[Sequence[Block]], cap: int) -> list[int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from tidegate.domain.fires import after_finish_due
-from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Due, Fire, Gap, Plan, Stretch
+from tidegate.domain.schedules import Revision
 from tidegate.domain.triggers import AfterFinish
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
@@ -27,67 +28,75 @@ class ClocksTx(FencedTx):
         if not rows:
             return []
         learn = self.parts.definitions
-        span = {(row[0], rev) for row in rows for rev in range(row[3], row[2] + 1)}
+        span = [
+            (row[0], row[2]) for row in rows
+        ]  # and where an older revision is not done with, that one and all since
+        span += [(row[0], rev) for row in rows if row[3] < row[2] for rev in range(row[3], row[2])]
         revisions = await learn.revisions(self.session, span)
         programs = await learn.programs(self.session, {(row[1], row[9]) for row in rows})
-        names = await learn.names(self.session, {row[0] for row in rows})
+        names = await learn.names(self.session, [row[0] for row in rows])
         found = []
         for schedule, program, rev, cursor_rev, cursor, next_due, last_fire, gap_to, gap_left, program_rev in rows:
-            found.append(
-                Due(
-                    schedule_id=ScheduleId(schedule),
-                    name="/".join(names[schedule]),
-                    revisions=tuple(revisions[schedule, one] for one in range(cursor_rev, rev + 1)),
-                    program=programs[program, program_rev],
-                    cursor=cursor,
-                    next_due=next_due,
-                    last_fire=last_fire,
-                    gap=None if gap_to is None else Gap(to=gap_to, left=gap_left or 0),
-                )
-            )
+            ruling: tuple[Revision, ...] = (revisions[schedule, rev],)
+            if cursor_rev < rev:
+                ruling = tuple(revisions[schedule, one] for one in range(cursor_rev, rev + 1))
+            name = "/".join(names[schedule])
+            gap = None if gap_to is None else Gap(to=gap_to, left=gap_left or 0)
+            found.append(Due(schedule, name, ruling, programs[program, program_rev], cursor, next_due, last_fire, gap))
         return found
 
     async def record(self, plans: Sequence[Plan], now: Instant) -> None:
+        if not plans:
+            return
         plans = sorted(plans, key=lambda plan: plan.due.schedule_id)
-        fires = [(plan.due, fire) for plan in plans for fire in plan.fires]
-        fires.sort(key=lambda item: (item[1].fire_time, item[0].schedule_id))
-        await self.ready_for(now, (fire.fire_time for _, fire in fires))
+        fires = [(fire.fire_time, plan.due, fire) for plan in plans for fire in plan.fires]
+        fires.sort(key=_fire_time)  # stable: by schedule within one instant
+        await self.ready_for(now, {fire_time for fire_time, _, _ in fires})
         if fires:
             await self._record_fires(fires, now)
         await record_stretches(self, [(plan.due.schedule_id, one) for plan in plans for one in plan.missed], now)
+        dues, _, _, cursors, cursor_revs, next_dues, last_fires, gaps, _ = zip(*plans, strict=True)
         await self.session.send(
             Q.advance,
-            schedules=Ints(plan.due.schedule_id for plan in plans),
-            cursors=Ints(plan.cursor for plan in plans),
-            cursor_revs=Ints(plan.cursor_rev for plan in plans),
-            next_dues=Ints(plan.next_due for plan in plans),
-            last_fires=Ints(plan.last_fire for plan in plans),
-            gap_tos=Ints(plan.gap.to if plan.gap else None for plan in plans),
-            gap_lefts=Ints(plan.gap.left if plan.gap else None for plan in plans),
+            schedules=Ints(due.schedule_id for due in dues),
+            cursors=Ints(cursors),
+            cursor_revs=Ints(cursor_revs),
+            next_dues=Ints(next_dues),
+            last_fires=Ints(last_fires),
+            gap_tos=Ints(gap.to if gap else None for gap in gaps),
+            gap_lefts=Ints(gap.left if gap else None for gap in gaps),
         )
-        earliest = min((plan.next_due for plan in plans if plan.next_due is not None), default=None)
+        earliest = min((at for at in next_dues if at is not None), default=None)
         if earliest is not None:
             self.parts.due.lower(earliest)
 
-    async def _record_fires(self, fires: Sequence[tuple[Due, Fire]], now: Instant) -> None:
-        newest = [due.revisions[-1] for due, _ in fires]
+    async def _record_fires(self, fires: Sequence[tuple[Instant, Due, Fire]], now: Instant) -> None:
+        slots, dues, made = zip(*fires, strict=True)
+        newest = [due.revisions[-1] for due in dues]
         timeouts = [revision.spec.waiting.timeout for revision in newest]
+        programs = {id(due.program): due.program for due in dues}  # few are distinct
+        kinds = {which: program.kind for which, program in programs.items()}
+        pools = {which: program.pool for which, program in programs.items()}
+        of = [id(due.program) for due in dues]
         await self.session.send(
             Q.record_fires,
-            slots=Ints(fire.fire_time for _, fire in fires),
-            schedules=Ints(due.schedule_id for due, _ in fires),
+            slots=Ints(slots),
+            schedules=Ints(due.schedule_id for due in dues),
             revs=Ints(revision.rev for revision in newest),
-            programs=Ints(due.program.id for due, _ in fires),
-            previous=Ints(fire.previous_fire for _, fire in fires),
+            programs=Ints(due.program.id for due in dues),
+            previous=Ints(fire.previous_fire for fire in made),
             priorities=Ints(revision.spec.priority for revision in newest),
             expires=Ints(None if timeout is None else now + timeout for timeout in timeouts),
-            kinds=Texts(due.program.kind for due, _ in fires),
-            pools=Texts(due.program.pool for due, _ in fires),
+            kinds=Texts(map(kinds.__getitem__, of)),
+            pools=Texts(map(pools.__getitem__, of)),
             now=now,
             day=day_of(now),
         )
         self.parts.wake.lower(now)
         self.tell("admit")
+
+
+_fire_time = itemgetter(0)
 
 
 async def record_stretches(tx: Tx, stretches: Sequence[tuple[int, Stretch]], now: Instant) -> None:

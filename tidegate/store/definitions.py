@@ -7,6 +7,7 @@ since what it has written itself may still be rolled back and its number given t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from tidegate.domain.ids import ProgramId, ScheduleId
@@ -34,12 +35,15 @@ class _Memory(Generic[K, V]):
     def split(self, wanted: Collection[K]) -> tuple[dict[K, V], list[K]]:
         """What is remembered of `wanted`, and what is not."""
         known = self._entries
-        found = {key: known[key] for key in wanted if key in known}
-        return found, [key for key in wanted if key not in found] if len(found) < len(wanted) else []
+        try:
+            return dict(zip(wanted, map(known.__getitem__, wanted), strict=True)), []
+        except KeyError:
+            found = {key: known[key] for key in wanted if key in known}
+            return found, [key for key in wanted if key not in found]
 
     def remember(self, new: Mapping[K, V]) -> None:
         self._entries.update(new)
-        for key in list(self._entries)[: max(0, len(self._entries) - self._size)]:
+        for key in list(islice(self._entries, max(0, len(self._entries) - self._size))):
             del self._entries[key]
 
 
@@ -54,7 +58,7 @@ class Definitions:
     async def revisions(
         self, session: Session, wanted: Collection[tuple[int, int]]
     ) -> Mapping[tuple[int, int], Revision]:
-        """(schedule, rev) -> revision."""
+        """(schedule, rev) -> revision. What is fetched brings the names, which are asked for next, along."""
         found, missing = self._revisions.split(wanted)
         if missing:
             rows = await session.rows(
@@ -62,6 +66,7 @@ class Definitions:
             )
             new = {(row[0], row[1]): revision(row) for row in rows}
             self._revisions.remember(new)
+            self._names.remember({row[0]: (row[5], row[6]) for row in rows})
             found.update(new)
         return found
 
@@ -91,7 +96,7 @@ class Definitions:
 
 
 def revision(row: tuple[Any, ...]) -> Revision:
-    """From (schedule_id, rev, valid_from, mode, spec)."""
+    """From (schedule_id, rev, valid_from, mode, spec, ...)."""
     return Revision(
         schedule_id=ScheduleId(row[0]),
         rev=row[1],

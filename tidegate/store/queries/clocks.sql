@@ -64,10 +64,11 @@ WHERE c.schedule_id = d.schedule_id AND c.after_finish AND c.next_due IS NULL
   AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = d.schedule_id)
 RETURNING c.schedule_id;
 
--- revisions: what these schedules said in these revisions
-SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec
+-- revisions: what these schedules said in these revisions, and what they are called
+SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec, s.namespace, s.name
 FROM unnest(%(schedules)s, %(revs)s) AS d(schedule_id, rev)
-JOIN revision r ON r.schedule_id = d.schedule_id AND r.rev = d.rev;
+JOIN revision r ON r.schedule_id = d.schedule_id AND r.rev = d.rev
+JOIN schedule s ON s.id = d.schedule_id;
 
 -- names: what these schedules are called
 SELECT id, namespace, name FROM schedule WHERE id = ANY(%(schedules)s);
