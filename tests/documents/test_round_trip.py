@@ -36,10 +36,61 @@ def bounds(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+datasets = st.sampled_from(["lake.raw.orders", "lake.raw.flights", "a-stream"])
+counts = st.integers(1, 1000)
+data_leaves = st.one_of(
+    st.builds(triggers.Partition, dataset=datasets, count=counts, changed=st.booleans()),
+    st.builds(triggers.DataSize, dataset=datasets, bytes=counts, rows=st.none() | counts),
+    st.builds(
+        triggers.Happened,
+        event=st.just("user.landed"),
+        key=st.sampled_from([None, "sales/eu"]),
+        match=st.none() | arguments,
+        count=counts,
+    ),
+    st.builds(
+        triggers.ProgramStatus,
+        program=st.just("sales/load"),
+        outcomes=st.sets(st.sampled_from(["succeeded", "failed", "crashed", "started"]), min_size=1).map(
+            lambda chosen: tuple(sorted(chosen))
+        ),
+        count=counts,
+        backfill=st.booleans(),
+    ),
+    st.builds(triggers.Elapsed, since=st.just(triggers.Since.LAST_RUN), after=durations),
+    st.builds(
+        triggers.Elapsed,
+        since=st.just(triggers.Since.LAST_EVENT),
+        after=durations,
+        event=st.just("dataset.updated"),
+        key=st.none() | datasets,
+    ),
+)
+
+
+def _composites(inner: st.SearchStrategy[triggers.Trigger]) -> st.SearchStrategy[triggers.Trigger]:
+    legs = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    waits = st.none() | durations
+    return st.one_of(
+        st.builds(triggers.All, triggers=legs, max_wait=waits, then=st.sampled_from(triggers.Then)),
+        st.builds(triggers.AnyOf, triggers=legs),
+        legs.map(lambda chosen: triggers.NOf(n=len(chosen), triggers=chosen)),
+        st.builds(triggers.Quiet, trigger=inner, silence=durations, max_wait=waits),
+    )
+
+
+trees = st.recursive(data_leaves, _composites, max_leaves=5)
+
+
 @st.composite
 def any_trigger(draw: st.DrawFn) -> triggers.Trigger:
+    return draw(st.one_of(single_trigger(), trees))
+
+
+@st.composite
+def single_trigger(draw: st.DrawFn) -> triggers.Trigger:
     within = draw(bounds())
-    match draw(st.sampled_from(triggers.TRIGGERS)):
+    match draw(st.sampled_from([*triggers.TIME_TRIGGERS, triggers.Never])):
         case triggers.Cron:
             seconds = draw(st.booleans())
             return triggers.Cron(
@@ -87,7 +138,11 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
             )
             for scope in scopes
         ),
-        waiting=schedules.WaitingPolicy(max=draw(st.integers(1, 2000)), timeout=draw(st.none() | durations)),
+        waiting=schedules.WaitingPolicy(
+            runs=draw(st.sampled_from(schedules.Waiting)),
+            max=draw(st.integers(1, 2000)),
+            timeout=draw(st.none() | durations),
+        ),
         catch_up=schedules.CatchUp(
             policy=draw(st.sampled_from(schedules.CatchUpPolicy)),
             grace=draw(durations),

@@ -130,12 +130,40 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "bad_program_name": ({"program": "a b"}, "spec.program", "is not a name"),
     # of later versions, refused by name
     "data_size": (
-        {"trigger": {"type": "data_size"}},
+        {"trigger": {"type": "data_size", "dataset": "lake.raw.orders"}},
         "spec.trigger",
-        "'data_size' triggers are not in this version yet",
+        "says neither bytes nor rows",
     ),
-    "all": ({"trigger": {"type": "all", "triggers": []}}, "spec.trigger", "'all' triggers are not in this version yet"),
-    "latch": ({"trigger": {**CRON, "latch": "PT0S"}}, "spec.trigger.latch", "not in this version yet"),
+    "event_type": (
+        {"trigger": {"type": "event", "event": "landed"}},
+        "spec.trigger.event",
+        "'landed' is not an event type; known: user.NAME, ",
+    ),
+    "size": (
+        {"trigger": {"type": "data_size", "dataset": "lake.raw.orders", "bytes": "1 gigabyte"}},
+        "spec.trigger.bytes",
+        "write it like 500 MB, 1 GB, 1 GiB or a number of bytes",
+    ),
+    "outcome": (
+        {"trigger": {"type": "program_status", "program": "load", "outcomes": ["suceeded"]}},
+        "spec.trigger.outcomes[0]",
+        "did you mean 'succeeded'?",
+    ),
+    "deep_inside": (
+        {"trigger": {"type": "all", "triggers": [CRON, {"type": "quiet", "trigger": {"type": "evnt"}, "for": "1m"}]}},
+        "spec.trigger.triggers[1].trigger",
+        "'evnt' is not a type of trigger; did you mean 'event'?",
+    ),
+    "quiet_without_a_span": (
+        {"trigger": {"type": "quiet", "trigger": {"type": "event", "event": "user.x"}}},
+        "spec.trigger.for",
+        "is missing: how long nothing more may come",
+    ),
+    "elapsed_since_what": (
+        {"trigger": {"type": "elapsed", "since": "last_event", "after": "1h"}},
+        "spec.trigger",
+        "says no `event`",
+    ),
     "window": (
         {"constraints": [{"type": "window", "start": "22:00"}]},
         "spec.constraints[0]",
@@ -146,8 +174,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.constraints[0].scope",
         "limits of groups are not in this version yet",
     ),
-    "merge": ({"waiting": {"runs": "merge"}}, "spec.waiting.runs", "'merge' is not in this version yet"),
-    "latest": ({"waiting": "latest"}, "spec.waiting.runs", "'latest' is not in this version yet; available: all"),
+    "waiting": ({"waiting": "newest"}, "spec.waiting.runs", "known: all, merge, latest"),
     "forced": ({"waiting": {"then": "run"}}, "spec.waiting.then", "'run' is not in this version yet"),
     "pause": ({"retry": {"then": "pause"}}, "spec.retry.then", "'pause' is not in this version yet"),
     "deadline": ({"deadline": {"start": "PT30M"}}, "spec.deadline", "'deadline' is not in this version yet"),
@@ -279,7 +306,7 @@ def test_the_faults_of_an_application_say_which_item() -> None:
     assert {fault.path for fault in refused.value.faults} == {
         "programs[1].metadata",
         "programs[1].spec",
-        "schedules[0].spec.trigger",
+        "schedules[0].spec.trigger.triggers",
     }
 
 

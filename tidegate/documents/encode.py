@@ -19,7 +19,9 @@ from tidegate.ports.control import Metadata
 
 API_VERSION = "tidegate/v1"
 _INSTANTS = frozenset({"start", "end", "anchor", "time"})
-_DURATIONS = frozenset({"jitter", "delay", "grace", "window", "timeout", "max_delay", "run"})
+_DURATIONS = frozenset(
+    {"jitter", "delay", "grace", "window", "timeout", "max_delay", "run", "latch", "after", "silence", "max_wait"}
+)
 _TIMES_OF_DAY = frozenset({"earliest", "latest"})
 
 
@@ -60,17 +62,34 @@ def schedule(spec: ScheduleSpec, *, enabled: bool | None = None) -> dict[str, An
         ("retry", spec.retry),
         ("timeout", spec.timeout),
     ):
-        if told := _said(policy):
+        told = _said(policy)
+        if name == "waiting":
+            told.pop("runs", None)
+            if spec.waiting.runs is not schedules.waiting_by_default(spec.trigger):
+                told["runs"] = spec.waiting.runs.value
+        if told:
             said[name] = told
     return said
 
 
 def trigger(value: Trigger) -> dict[str, Any]:
     """A trigger's document."""
-    said = {"type": value.TYPE, **_said(value)}
-    if isinstance(value, triggers.WindowDays) and value.days == tuple(triggers.Weekday):
-        said.pop("days", None)
-    return said
+    match value:
+        case triggers.Custom():
+            return {"type": value.plugin, **value.parameters}
+        case triggers.Quiet():
+            inner = {"trigger": trigger(value.trigger), "for": format_duration(value.silence)}
+            return {"type": value.TYPE, **inner, **_without(_said(value), "trigger", "silence")}
+        case triggers.All() | triggers.AnyOf() | triggers.NOf():
+            legs = [trigger(one) for one in value.triggers]
+            return {"type": value.TYPE, **_without(_said(value), "triggers"), "triggers": legs}
+        case triggers.WindowDays() if value.days == tuple(triggers.Weekday):
+            return {"type": value.TYPE, **_without(_said(value), "days")}
+    return {"type": value.TYPE, **_said(value)}
+
+
+def _without(said: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: told for name, told in said.items() if name not in names}
 
 
 def program(spec: ProgramSpec) -> dict[str, Any]:

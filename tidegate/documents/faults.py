@@ -15,16 +15,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from tidegate.documents import later
 from tidegate.documents.scalars import say
 from tidegate.domain.errors import Fault
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_DEEPEST = 40
+_DEEPEST = 64
 
 UNIONS: dict[str, tuple[str, frozenset[str]]] = {
     "trigger": ("a type of trigger", later.TRIGGERS),
+    "triggers": ("a type of trigger", later.TRIGGERS),
     "spec": ("a type of program", later.PROGRAMS),
 }
 """The field that holds a union -> how to call its members, and those that belong to a later version."""
@@ -123,6 +125,11 @@ def members(annotation: Any) -> dict[str, type[BaseModel]]:
     return {typing.get_args(one.model_fields["type"].annotation)[0]: one for one in models}
 
 
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by the keys that people write."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
 def _follow(annotation: Any, location: Sequence[int | str]) -> tuple[list[int | str], Any]:
     """The path a person knows, and the type that holds the last part of it."""
     path: list[int | str] = []
@@ -136,7 +143,7 @@ def _follow(annotation: Any, location: Sequence[int | str]) -> tuple[list[int | 
         path.append(part)
         holder = annotation = _bare(annotation)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            field = annotation.model_fields.get(str(part))
+            field = fields_of(annotation).get(str(part))
             annotation = field.annotation if field else None
         else:
             arguments = typing.get_args(annotation)
@@ -191,7 +198,7 @@ def _reason(error: Any, path: Sequence[int | str], where: Any) -> str:
 
 
 def _needed(where: Any, path: Sequence[int | str]) -> str:
-    field = where.model_fields.get(str(path[-1])) if isinstance(where, type) and issubclass(where, BaseModel) else None
+    field = fields_of(where).get(str(path[-1])) if isinstance(where, type) and issubclass(where, BaseModel) else None
     return f": {field.description}" if field and field.description else ""
 
 
@@ -200,7 +207,7 @@ def _unknown_key(key: str, where: Any) -> str:
         return f"{key!r} is not in this version yet; leave it out"
     if not (isinstance(where, type) and issubclass(where, BaseModel)):
         return "is not known here"
-    return later.unknown(key, "a key here", where.model_fields)
+    return later.unknown(key, "a key here", fields_of(where))
 
 
 def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) -> str:

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 KINDS = frozenset({"MaintenancePolicy", "Calendar", "Dataset", "Sink"})
-TRIGGERS = frozenset({"partition", "data_size", "event", "program_status", "elapsed", "quiet", "all", "any", "n_of"})
+TRIGGERS: frozenset[str] = frozenset()
 CONSTRAINTS = frozenset({"delay", "window", "min_interval", "rate", "load", "blackout"})
 PROGRAMS = frozenset({"spark_submit", "http", "publish", "maintenance"})
-KEYS = frozenset({"deadline", "latch"})
+KEYS = frozenset({"deadline"})
 
 
 def not_yet(what: str, available: Iterable[str]) -> str:

@@ -189,14 +189,14 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
     metadata = _metadata(checked.metadata)
     match checked:
         case kinds.Schedule():
-            trigger = trigger_of(checked.spec.trigger)
+            trigger = trigger_of(checked.spec.trigger, metadata.namespace)
             faults += [
                 Fault(f"spec.trigger.{fault.path}" if fault.path else "spec.trigger", fault.reason)
                 for fault in contradictions(trigger)
             ]
             return declared.Schedule(
                 metadata=metadata,
-                spec=spec_of(checked.spec),
+                spec=spec_of(checked.spec, metadata.namespace),
                 enabled=checked.spec.enabled,
                 document=document["spec"],
             )

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tidegate.documents import later
-from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant
+from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant, parse_size
 from tidegate.domain.zones import UnknownZone, resolve
 
 LONGEST = 36_525 * DAY
@@ -101,6 +101,23 @@ Moment = Annotated[
     BeforeValidator(_instant),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-03-29T00:00:00Z"]}),
 ]
+
+
+def _size(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong(f'must be a size such as "1 GB" or a number of bytes, not {say(value)}')
+    size = _sentence(parse_size, value) if isinstance(value, str) else value
+    if not 1 <= size < 1 << 62:
+        raise wrong("must be at least 1 byte" if size < 1 else "must be less than 4 EiB")
+    return size
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(_size),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["1 GB", "500 MiB", 1000]}),
+]
+"""Bytes: `1 GB` is 10^9, `1 GiB` is 2^30, a bare number is bytes."""
 
 
 # ── zones, times of day, names ─────────────────────────────────────────────────────────────────────────────────────

@@ -68,9 +68,11 @@ class CatchUp(Document):
 class WaitingPolicy(Document):
     """Several waiting runs of one schedule, and how long they may wait."""
 
-    runs: Annotated[
-        Literal["all"], choice("`waiting.runs`", [Waiting.ALL], of_later=[Waiting.MERGE, Waiting.LATEST])
-    ] = "all"
+    runs: Annotated[Literal["all", "merge", "latest"], choice("`waiting.runs`", Waiting)] | None = Field(
+        default=None,
+        description="all start; or they merge into the oldest; or only the latest starts. "
+        "Left out: merge where the trigger waits for data or events, else all",
+    )
     max: int = Field(default=1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
     timeout: PositiveDuration | None = Field(default=None, description="how long a run may wait; left out: for ever")
     then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
@@ -138,12 +140,13 @@ class ScheduleSpec(Document):
         return constraints
 
 
-def spec_of(document: ScheduleSpec) -> schedules.ScheduleSpec:
+def spec_of(document: ScheduleSpec, namespace: str) -> schedules.ScheduleSpec:
     """The domain's value of a schedule's spec (without `enabled`, which is no part of it)."""
     waiting, catch_up, retry = document.waiting, document.catch_up, document.retry
+    trigger = trigger_of(document.trigger, namespace)
     return schedules.ScheduleSpec(
         program=document.program,
-        trigger=trigger_of(document.trigger),
+        trigger=trigger,
         arguments=document.arguments,
         priority=document.priority,
         groups=tuple(document.groups),
@@ -151,7 +154,10 @@ def spec_of(document: ScheduleSpec) -> schedules.ScheduleSpec:
             schedules.Concurrency(max=one.max, scope=one.scope, unmet=Unmet(one.unmet)) for one in document.constraints
         ),
         waiting=schedules.WaitingPolicy(
-            runs=Waiting(waiting.runs), max=waiting.max, timeout=waiting.timeout, then=ThenWaiting(waiting.then)
+            runs=Waiting(waiting.runs) if waiting.runs else schedules.waiting_by_default(trigger),
+            max=waiting.max,
+            timeout=waiting.timeout,
+            then=ThenWaiting(waiting.then),
         ),
         catch_up=schedules.CatchUp(
             policy=CatchUpPolicy(catch_up.policy), grace=catch_up.grace, window=catch_up.window, max=catch_up.max

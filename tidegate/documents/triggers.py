@@ -12,11 +12,20 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from pydantic import Field, ValidationInfo, field_validator
 
 from tidegate.documents.base import Document
-from tidegate.documents.scalars import Duration, Moment, TimeOfDay, Zone, choice, wrong
+from tidegate.documents.data_triggers import (
+    DataDocument,
+    DataSize,
+    Elapsed,
+    Event,
+    Partition,
+    ProgramStatus,
+    data_trigger,
+)
+from tidegate.documents.scalars import Duration, Moment, PositiveDuration, TimeOfDay, Zone, choice, wrong
 from tidegate.domain import fires, triggers
 from tidegate.domain.errors import Fault
 from tidegate.domain.instants import format_instant
-from tidegate.domain.triggers import Gap, Overlap, Weekday
+from tidegate.domain.triggers import Gap, Overlap, Then, Weekday
 
 
 class Bounded(Document):
@@ -26,6 +35,10 @@ class Bounded(Document):
     end: Moment | None = Field(default=None, description="no fire after this instant")
     jitter: Duration = Field(
         default=0, description="each fire starts up to this much later, always by the same share of it"
+    )
+    latch: Duration | None = Field(
+        default=None,
+        description="inside `all` and `n_of`: how long a tick stays satisfied; left out: until the whole fires",
     )
 
     @field_validator("end")
@@ -37,7 +50,7 @@ class Bounded(Document):
         return end
 
     def bounds(self) -> Mapping[str, Any]:
-        return {"start": self.start, "end": self.end, "jitter": self.jitter}
+        return {"start": self.start, "end": self.end, "jitter": self.jitter, "latch": self.latch}
 
 
 class Cron(Bounded):
@@ -133,11 +146,95 @@ class Never(Document):
     type: Literal["never"]
 
 
-Trigger: TypeAlias = Annotated[Cron | Interval | AfterFinish | At | WindowDays | Never, Field(discriminator="type")]
+class Quiet(Document):
+    """Fires once its trigger is satisfied and nothing more has come for it for a while."""
+
+    type: Literal["quiet"]
+    trigger: Trigger = Field(description="what must be satisfied, and then fall silent")
+    silence: PositiveDuration = Field(alias="for", description="how long nothing more may come")
+    max_wait: PositiveDuration | None = Field(
+        default=None, description="fires after this long all the same, counted from when its trigger was satisfied"
+    )
 
 
-def trigger_of(document: Cron | Interval | AfterFinish | At | WindowDays | Never) -> triggers.Trigger:
-    """The domain's value of a trigger document."""
+class All(Document):
+    """Fires when every one of its triggers is satisfied."""
+
+    type: Literal["all"]
+    triggers: list[Trigger] = Field(description="the triggers that must all be satisfied")
+    max_wait: PositiveDuration | None = Field(
+        default=None, description="but waits at most this long after the first arrival; left out: for ever"
+    )
+    then: Annotated[Literal["run", "discard"], choice("what follows", Then)] = Field(
+        default="run", description="after max_wait: run with what is there, or discard it"
+    )
+
+
+class AnyOf(Document):
+    """Fires when one of its triggers is satisfied."""
+
+    type: Literal["any"]
+    triggers: list[Trigger] = Field(description="the triggers of which one suffices")
+
+
+class NOf(Document):
+    """Fires when `n` of its triggers are satisfied."""
+
+    type: Literal["n_of"]
+    n: int = Field(description="how many of them suffice", ge=1, le=1000)
+    triggers: list[Trigger] = Field(description="the triggers of which `n` suffice")
+
+
+TimeDocument: TypeAlias = Cron | Interval | AfterFinish | At | WindowDays
+TriggerDocument: TypeAlias = TimeDocument | Never | DataDocument | Quiet | All | AnyOf | NOf
+Trigger: TypeAlias = Annotated[
+    Cron
+    | Interval
+    | AfterFinish
+    | At
+    | WindowDays
+    | Never
+    | Partition
+    | DataSize
+    | Event
+    | ProgramStatus
+    | Elapsed
+    | Quiet
+    | All
+    | AnyOf
+    | NOf,
+    Field(discriminator="type"),
+]
+for _recursive in (Quiet, All, AnyOf, NOf):
+    _recursive.model_rebuild()
+
+
+def trigger_of(document: TriggerDocument, namespace: str) -> triggers.Trigger:
+    """The domain's value of a trigger document; names of programs and keys of events are made whole."""
+    match document:
+        case Cron() | Interval() | AfterFinish() | At() | WindowDays():
+            return _time_trigger(document)
+        case Never():
+            return triggers.Never()
+        case Quiet():
+            return triggers.Quiet(
+                trigger=trigger_of(document.trigger, namespace), silence=document.silence, max_wait=document.max_wait
+            )
+        case All():
+            return triggers.All(
+                triggers=tuple(trigger_of(one, namespace) for one in document.triggers),
+                max_wait=document.max_wait,
+                then=Then(document.then),
+            )
+        case AnyOf():
+            return triggers.AnyOf(triggers=tuple(trigger_of(one, namespace) for one in document.triggers))
+        case NOf():
+            return triggers.NOf(n=document.n, triggers=tuple(trigger_of(one, namespace) for one in document.triggers))
+        case _:
+            return data_trigger(document, namespace)
+
+
+def _time_trigger(document: TimeDocument) -> triggers.TimeTrigger:
     match document:
         case Cron():
             return triggers.Cron(
@@ -165,8 +262,6 @@ def trigger_of(document: Cron | Interval | AfterFinish | At | WindowDays | Never
                 timezone=document.timezone,
                 **document.bounds(),
             )
-        case Never():
-            return triggers.Never()
         case _:
             assert_never(document)
 

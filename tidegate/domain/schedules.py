@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
-from tidegate.domain.triggers import Trigger
+from tidegate.domain.triggers import Custom, DataSize, Happened, Partition, ProgramStatus, Trigger, nodes
 
 JsonObject: TypeAlias = Mapping[str, Any]
 
@@ -63,6 +63,12 @@ class Waiting(StrEnum):
     """They merge into the oldest."""
     LATEST = "latest"
     """Only the newest starts."""
+
+
+def waiting_by_default(trigger: Trigger) -> Waiting:
+    """`merge` where a leaf waits for data, events or programs: a run carries all that came. Else `all`."""
+    data = (Partition, DataSize, Happened, ProgramStatus, Custom)
+    return Waiting.MERGE if any(isinstance(node, data) for node in nodes(trigger)) else Waiting.ALL
 
 
 class ThenWaiting(StrEnum):
