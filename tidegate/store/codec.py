@@ -88,15 +88,16 @@ def _reader(kind: object) -> _Read | None:
 
 
 def _dataclass_reader(kind: type) -> _Read:
-    hints = get_type_hints(kind)
-    special = [
-        (field.name, read) for field in dataclasses.fields(kind) if (read := _reader(hints[field.name])) is not None
-    ]
-
+    special: list[tuple[str, _Read]] | None = None  # found when first needed: triggers are made of triggers
     known: dict[tuple[tuple[str, ...], tuple[Any, ...]], Any] = {}
 
     def read_fields(found: dict[str, Any]) -> Any:
         """Equal parts share one value: most policies of most schedules are the defaults."""
+        nonlocal special
+        if special is None:
+            hints = get_type_hints(kind)
+            readers = [(field.name, _reader(hints[field.name])) for field in dataclasses.fields(kind)]
+            special = [(name, read) for name, read in readers if read is not None]
         key: tuple[tuple[str, ...], tuple[Any, ...]] | None = (tuple(found), tuple(found.values()))
         try:
             shared = known.get(key) if key else None
