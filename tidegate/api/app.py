@@ -9,11 +9,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from tidegate.api import applications, health, ledger, metrics, namespaces, problems, programs, runs, schedules
+from tidegate.api import applications, events, health, ledger, metrics, namespaces, problems, programs, runs, schedules
 from tidegate.api.context import Doors
 from tidegate.api.guard import Guard
 from tidegate.api.idempotency import Idempotency
 from tidegate.documents import kinds
+from tidegate.documents.events import Event
 
 PREFIX = "/api/v1"
 TITLE = "Tidegate"
@@ -39,6 +40,7 @@ def create_app(doors: Doors) -> FastAPI:
         applications.router,
         namespaces.router,
         runs.router,
+        events.router,
         ledger.router,
     ):
         app.include_router(router, prefix=PREFIX)
@@ -59,7 +61,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(title=TITLE, summary=SUMMARY, version=app.version, routes=app.routes)
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         template = "#/components/schemas/{model}"
-        pairs = [(model, "validation") for model in kinds.MODELS.values()]
+        pairs = [(model, "validation") for model in (*kinds.MODELS.values(), Event)]
         _, found = models_json_schema(pairs, ref_template=template)  # type: ignore[arg-type]
         schemas.update(found.get("$defs", {}))
         for name in kinds.MODELS:

@@ -13,6 +13,7 @@ from tidegate.domain.errors import Fault, Invalid, TidegateError
 from tidegate.domain.instants import Instant, format_duration, format_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
+from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
 from tidegate.ports.control import (
     AttemptRecord,
     Change,
@@ -383,6 +384,51 @@ def instance(record: Instance) -> dict[str, Any]:
         "epoch": record.epoch,
         "up_since": moment(record.up_since),
         "heartbeat": moment(record.heartbeat),
+    }
+
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def event(record: EventRecord) -> dict[str, Any]:
+    """An event of the log. `at` is when it arrived, `time` what the publisher says."""
+    return {
+        "position": str(record.pos),
+        "at": moment(record.at),
+        "type": record.type,
+        "key": record.key,
+        "time": moment(record.time),
+        "id": record.id,
+        "source": record.source or None,
+        "payload": dict(record.payload),
+    }
+
+
+def receipt(event: NewEvent, given: Receipt) -> dict[str, Any]:
+    """What became of a published event."""
+    return {
+        "position": str(given.pos),
+        "type": event.type,
+        "key": event.key,
+        "id": event.id,
+        "repeated": given.repeated,
+    }
+
+
+def reached(item: Any) -> dict[str, Any]:
+    """A `control.events.Reached`."""
+    return {"namespace": item.namespace, "schedule": item.schedule, "leaf": item.leaf, "type": item.type}
+
+
+def set_aside(record: SetAside) -> dict[str, Any]:
+    """What one schedule could not take."""
+    return {
+        "id": str(record.id),
+        "namespace": record.namespace,
+        "schedule": record.schedule,
+        "at": moment(record.at),
+        "count": record.count,
+        "error": record.error,
     }
 
 

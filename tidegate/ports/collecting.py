@@ -160,6 +160,11 @@ class EventReads(Protocol):
     async def collected(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
         """As `collections`, without locking anything: what progress, queue and explain show."""
 
+    async def partly(
+        self, namespace: str | None, before: str | None, limit: int
+    ) -> tuple[Sequence[ScheduleId], str | None]:
+        """A page of schedules whose tree has collected something and has not fired: what the queue also shows."""
+
     async def set_asides(self, namespace: str | None, before: str | None, limit: int) -> Sequence[SetAside]: ...
 
 

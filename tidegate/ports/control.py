@@ -17,6 +17,7 @@ from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
+from tidegate.ports.collecting import EventControlTx, EventReads
 from tidegate.ports.engine import Clock, Instance
 
 
@@ -181,7 +182,7 @@ class Book:
     rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
-class ControlTx(Protocol):
+class ControlTx(EventControlTx, Protocol):
     async def now(self) -> Instant:
         """The database's time at this very statement (not at the transaction's start)."""
 
@@ -281,7 +282,7 @@ class ControlTx(Protocol):
     async def record_change(self, change: Change, now: Instant) -> None: ...
 
 
-class ControlStore(Clock, Protocol):
+class ControlStore(EventReads, Clock, Protocol):
     def changing(self) -> AbstractAsyncContextManager[ControlTx]: ...
 
     async def namespaces(self) -> Sequence[tuple[str, JsonObject]]: ...
