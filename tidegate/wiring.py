@@ -31,7 +31,7 @@ from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor
-from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
+from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.process import ProcessLauncher
@@ -193,10 +193,10 @@ async def run_scheduler(settings: Settings, stop: asyncio.Event) -> None:
 async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
     async with member("scheduler", settings) as one:
         chosen, store, fence = settings.scheduler, one.store, one.fence
+        keeping = TimekeeperSettings(batch=chosen.batch, catch_up_per_pass=chosen.catch_up_per_pass)
         parts: list[Part] = [
-            Timekeeper(
-                store, fence, TimekeeperSettings(batch=chosen.batch, catch_up_per_pass=chosen.catch_up_per_pass)
-            ),
+            Timekeeper(store, fence, keeping),
+            SecondHand(store, fence, keeping),
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(

@@ -16,8 +16,8 @@ from tidegate.domain.runs import State
 from tidegate.domain.schedules import CatchUp, CatchUpPolicy
 from tidegate.domain.triggers import Interval
 from tidegate.engine import timekeeper as module
-from tidegate.engine.outcome import Topic
-from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
+from tidegate.engine.outcome import Outcome, Topic
+from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 
 MINUTELY = Interval(every="PT1M")
 ALL = CatchUp(policy=CatchUpPolicy.ALL, window=DAY, max=1000)
@@ -86,6 +86,28 @@ def test_two_timekeepers_share_the_work_and_record_each_fire_once(world: World) 
 
     assert crank(both()) == 40
     assert all(len(world.fires(schedule)) == 1 for schedule in schedules)
+
+
+@pytest.mark.requirement("RUN-1")
+def test_a_second_hand_helps_while_there_is_a_backlog_and_rests_otherwise(world: World) -> None:
+    schedules = [minutely(world, f"s{n}") for n in range(40)]
+    first = world.timekeeper(batch=10)
+    second = SecondHand(world.store, world.fence, TimekeeperSettings(batch=10))
+    world.pass_time(MINUTE)
+    assert world.step(second) == Outcome()  # nobody called it
+
+    outcome = world.step(first)
+    assert outcome.left and Topic.BACKLOG in outcome.wakes
+    second.hear(Topic.BACKLOG)
+
+    async def both() -> int:
+        return sum(one.did for one in await asyncio.gather(first.step(world.now), second.step(world.now)))
+
+    assert 10 + crank(both()) + crank(both()) == 40
+    assert all(len(world.fires(schedule)) == 1 for schedule in schedules)
+    while world.step(second).left:
+        pass
+    assert world.step(second) == Outcome()
 
 
 @pytest.mark.requirement("CATCH-5", "FAIL-8")

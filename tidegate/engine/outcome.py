@@ -27,6 +27,8 @@ class Topic(StrEnum):
     """Somebody asked an attempt to stop, or a worker was declared dead and its attempts want a new one."""
     BACKEND = "backend"
     """A launcher has news. Never leaves the process."""
+    BACKLOG = "backlog"
+    """More clocks are due than one transaction takes. Never leaves the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
