@@ -24,6 +24,7 @@ from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter, AdmitterSettings
+from tidegate.engine.courier import Courier
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.loop import Loop, LoopSettings
@@ -34,6 +35,7 @@ from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
 from tidegate.launchers.logs import FileLogs
+from tidegate.launchers.outbox import FileOutbox
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
 from tidegate.launchers.spark import SparkLauncher
@@ -252,7 +254,10 @@ async def _work(settings: Settings, stop: asyncio.Event, leaving: Leaving) -> No
         dispatcher = Dispatcher(one.store, one.fence, by_kind, watch)
         supervisor = Supervisor(one.store, one.fence, by_kind, watch, one.host)
         keeper = LogKeeper(FileLogs(settings.home), settings.retention.logs)
-        loop = loop_of(one, [dispatcher, supervisor, keeper, membership(one, settings)], settings)
+        outbox = FileOutbox(settings.home)
+        outbox.open()
+        courier = Courier(one.store, one.fence, outbox, watch)
+        loop = loop_of(one, [dispatcher, supervisor, courier, keeper, membership(one, settings)], settings)
         async with AsyncExitStack() as stack:
             for launcher in launchers:
                 launcher.on_change = lambda: loop.wake(Topic.BACKEND)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.domain.errors import Refused
 from tidegate.sdk.run import Cancellation, Run, RunCause
 
 CONTEXT = {
@@ -49,11 +48,6 @@ def test_cancelled_is_what_was_heard() -> None:
     assert not run.cancelled
     cancellation.requested = True
     assert run.cancelled
-
-
-def test_publishing_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="not in this version"):
-        Run.from_context(CONTEXT).publish("orders.loaded", rows=3)
 
 
 def test_what_is_no_context_is_said_to_be_none() -> None:

@@ -23,6 +23,8 @@ class Topic(StrEnum):
     """Something may be admitted: new runs, a released counter or slot."""
     READY = "ready"
     """Something may be launched."""
+    EVENTS = "events"
+    """Something was published that a trigger may wait for."""
     STOP = "stop"
     """Somebody asked an attempt to stop, or a worker was declared dead and its attempts want a new one."""
     BACKEND = "backend"

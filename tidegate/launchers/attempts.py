@@ -27,7 +27,7 @@ from tidegate.domain.instants import format_instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.launchers import shim
 from tidegate.launchers.context import context_of, run_key
-from tidegate.launchers.places import LOG, attempt_directory, make_private, write_private
+from tidegate.launchers.places import LOG, OUTBOX, attempt_directory, make_private, write_private
 from tidegate.launchers.processes import ProcessRef
 from tidegate.ports.launching import Launch
 
@@ -194,6 +194,7 @@ def environment_of(launch: Launch, worker: Mapping[str, str], context: Path) -> 
         "TIDEGATE_SCHEDULE": launch.schedule,
         "TIDEGATE_ARGUMENTS": dump_arguments(launch.arguments),
         "TIDEGATE_CONTEXT": str(context),
+        OUTBOX: str(context.parents[3] / "outbox"),
     }
     if launch.fire_time is not None:
         environment["TIDEGATE_FIRE_TIME"] = format_instant(launch.fire_time)

@@ -7,6 +7,8 @@ import os
 import zlib
 
 LOG = "log"
+OUTBOX = "TIDEGATE_OUTBOX"
+"""The environment variable that tells programs where to leave what they publish."""
 ENDED = "ended"
 """An empty file that a backend without a claim leaves beside the log when the attempt has ended."""
 

@@ -35,7 +35,7 @@ from typing import Any
 from tidegate.domain.ids import parse_identity
 from tidegate.launchers import pool_wire, shim
 from tidegate.launchers.context import make_context
-from tidegate.launchers.places import ENDED, LOG, attempt_directory, make_private, write_private
+from tidegate.launchers.places import ENDED, LOG, OUTBOX, attempt_directory, make_private, write_private
 from tidegate.launchers.pool_journal import Journal
 from tidegate.launchers.python_call import Callee, ProgramFault, Sources, resolve
 from tidegate.launchers.python_door import Desk, Door
@@ -52,6 +52,7 @@ class Host:
 
     def __init__(self, directory: str, desk: Desk, output: Output) -> None:
         self.home = os.path.dirname(os.path.dirname(directory))
+        os.environ[OUTBOX] = f"{self.home}/outbox"
         self.desk = desk
         self.output = output
         self._callees: dict[str, Callee] = {}

@@ -53,6 +53,10 @@ class PublishTx(Protocol):
         """
 
 
+class PublishingStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[PublishTx]: ...
+
+
 # ── matching ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

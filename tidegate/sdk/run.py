@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidegate.domain.errors import Refused
+if TYPE_CHECKING:
+    from tidegate.sdk.data import Event
 
 
 class TidegateCancelled(BaseException):
@@ -73,12 +74,15 @@ class Run:
         """True once this attempt was asked to stop. Long loops should look at it and return early."""
         return self.cancellation.requested
 
-    def publish(self, event: str, **payload: Any) -> None:
-        """Publish an event. Not in this version: always raises `Refused`."""
-        raise Refused(
-            f"run.publish({event!r}) is not in this version of Tidegate: events come with a later one.",
-            remedy="Until then let a schedule of its own look for what happened.",
-        )
+    def publish(self, event: Event) -> str:
+        """Publish an event; its id. It is durable when this returns, and reaches the log within a second.
+
+        A key without a namespace is one of this run's namespace. An event with an `id` of its own is published once,
+        however often that is said; without one each call is an event. Raises Invalid for one that may not be published.
+        """
+        from tidegate.sdk.publishing import publish  # most programs publish nothing and need not wait for it
+
+        return publish(event, namespace=self.namespace)
 
     @classmethod
     def from_context(

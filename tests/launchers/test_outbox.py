@@ -1,0 +1,111 @@
+"""What a program publishes reaches the log exactly once, whoever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tidegate import Event, table
+from tidegate.domain.errors import Invalid, Refused
+from tidegate.domain.ids import Fence
+from tidegate.domain.instants import Instant
+from tidegate.engine.courier import BATCH, Courier
+from tidegate.launchers.outbox import FileOutbox
+from tidegate.ports.collecting import NewEvent, Receipt
+from tidegate.sdk.publishing import OUTBOX, publish
+
+NOW = 4_000_000_000_000_000  # after every clock of a machine that runs this
+FENCE = Fence(instance_id=1, epoch=1)
+
+
+class Log:
+    """A log that knows ids, as the real one does. `answers` False: its commits happen, but nobody hears of it."""
+
+    def __init__(self) -> None:
+        self.events: dict[tuple[str, str | None], NewEvent] = {}
+        self.answers = True
+
+    async def now(self) -> Instant:
+        return NOW
+
+    @asynccontextmanager
+    async def transaction(self, fence: Fence) -> AsyncIterator[Log]:
+        yield self
+        if not self.answers:
+            raise ConnectionError("the answer to COMMIT was lost")
+
+    async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
+        for event in events:
+            self.events.setdefault((event.source, event.id), event)
+        return []
+
+
+@pytest.fixture
+def outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileOutbox:
+    box = FileOutbox(tmp_path)
+    box.open()
+    monkeypatch.setenv(OUTBOX, str(box.directory))
+    return box
+
+
+@pytest.mark.requirement("EVENT-1", "EVENT-6")
+def test_it_is_in_the_log_once_although_the_courier_died_after_the_commit(outbox: FileOutbox) -> None:
+    publish(Event("user.landed", "eu", {"path": "a"}), namespace="sales")
+    publish(table("lake.raw.orders").updated(rows=3), namespace="sales")
+    log = Log()
+    log.answers = False
+    with pytest.raises(ConnectionError):
+        asyncio.run(Courier(log, FENCE, outbox, []).step(NOW))
+    log.answers = True
+    outcome = asyncio.run(Courier(log, FENCE, outbox, []).step(NOW))
+    assert outcome.did == 2
+    assert [(one.type, one.key) for one in log.events.values()] == [
+        ("user.landed", "sales/eu"),
+        ("dataset.updated", "lake.raw.orders"),
+    ]
+    assert asyncio.run(outbox.waiting(9)) == []
+
+
+@pytest.mark.requirement("EVENT-1")
+def test_an_id_of_ones_own_is_one_event_however_often_it_is_said(outbox: FileOutbox) -> None:
+    for _ in range(3):
+        assert publish(Event("user.landed", "eu", id="file-7"), namespace="sales") == "file-7"
+    log = Log()
+    asyncio.run(Courier(log, FENCE, outbox, []).step(NOW))
+    assert list(log.events) == [("sales", "file-7")]
+
+
+@pytest.mark.requirement("EVENT-3")
+def test_one_that_cannot_be_published_holds_up_no_other_and_is_kept(outbox: FileOutbox) -> None:
+    (outbox.directory / "0-torn.json").write_text("{")
+    bad = {"type": "run.succeeded", "key": "a/b", "id": "1", "source": "a"}
+    (outbox.directory / "1-forged.json").write_text(json.dumps(bad))
+    publish(Event("user.fine", "x"), namespace="sales")
+    log = Log()
+    outcome = asyncio.run(Courier(log, FENCE, outbox, []).step(NOW))
+    assert [one.type for one in log.events.values()] == ["user.fine"]
+    assert len(outcome.notes) == 2
+    assert sorted(path.name for path in (outbox.directory / "refused").iterdir()) == ["0-torn.json", "1-forged.json"]
+
+
+def test_a_flood_is_taken_in_batches(outbox: FileOutbox) -> None:
+    for number in range(BATCH + 1):
+        document = {"type": "user.x", "key": "a/b", "id": str(number), "source": "a", "payload": {}}
+        (outbox.directory / f"{number:09d}.json").write_text(json.dumps(document))
+    log = Log()
+    courier = Courier(log, FENCE, outbox, [])
+    first, second = asyncio.run(courier.step(NOW)), asyncio.run(courier.step(NOW))
+    assert (first.left, second.left, len(log.events)) == (True, False, BATCH + 1)
+
+
+def test_what_is_wrong_is_said_to_the_program_itself(outbox: FileOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Invalid, match="type: 'landed' is not an event type"):
+        publish(Event("landed", "eu"), namespace="sales")
+    monkeypatch.delenv(OUTBOX)
+    with pytest.raises(Refused, match="not started by a worker"):
+        publish(Event("user.landed", "eu"), namespace="sales")
