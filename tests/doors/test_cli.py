@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tidegate.cli import output
+from tidegate.cli.look import table_of
+
 from .conftest import Served, command, tidegate
 
 pytestmark = pytest.mark.requirement("OPS-2")
@@ -206,3 +209,25 @@ def test_namespace_and_form_may_also_stand_before_the_command(served: Served) ->
     said = tidegate("-n", "sales", "-o", "json", "get", "schedules", url=served.url)
     assert [one["metadata"]["name"] for one in said.json] == ["s"]
     assert tidegate("-n", "sales", "get", "schedules", "-n", "other", "-o", "json", url=served.url).json == []
+
+
+def test_the_id_of_a_run_is_never_folded_and_a_long_reason_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {
+        "id": "rhod07ptoro-e-1",
+        "schedule": "a-schedule-with-a-name-that-takes-its-place",
+        "state": "failed",
+        "fire_time": "2026-11-21T07:09:32.366000Z",
+        "reason": "it is not on the PATH " + "/a/folder/of/the/path:" * 30,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        output.display(table_of("runs", [run]))
+    said = capsys.readouterr().out
+    assert run["id"] in said
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert len(said.splitlines()) < 12
+
+
+def test_a_state_with_a_typing_error_gets_a_suggestion_that_can_be_typed(served: Served) -> None:
+    said = tidegate("runs", "--state", "faild", url=served.url)
+    assert (said.status, "did you mean 'failed'?" in said.err) == (1, True)

@@ -66,7 +66,11 @@ async def list_runs(
 
 def _states(text: str | None) -> frozenset[State]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
-    faults = [Fault("state", later.unknown(word, "a state", list(State))) for word in words if word not in list(State)]
+    faults = [
+        Fault("state", later.unknown(word, "a state", [one.value for one in State]))
+        for word in words
+        if word not in list(State)
+    ]
     if faults:
         raise Problem(422, "; ".join(map(str, faults)), faults=faults)
     return frozenset(State(word) for word in words)

@@ -125,6 +125,8 @@ def logs(
                 continue
             if chunk["complete"] or not follow:
                 if not follow or attempt is not None or not (newer := _newer(client.get(path), number)):
+                    if not offset and chunk["complete"]:
+                        output.note(f"It printed nothing. What became of it: tidegate explain {run}")
                     return
                 number, offset = newer, 0
             time.sleep(FOLLOW)

@@ -85,7 +85,8 @@ def queue(
             item["schedule"],
             item.get("run"),
             item.get("priority"),
-            why_waiting(item.get("waiting_for")),
+            why_waiting(item.get("waiting_for"))
+            or ("the time of its next attempt" if item.get("next_check_at") else None),
             when(item.get("next_check_at")),
         )
 
@@ -143,9 +144,10 @@ def _spec(item: Document) -> Document:
     return {**item, **(item.get("spec") or {}), **(item.get("status") or {})}
 
 
-def _count(item: Document, key: str) -> int:
+def _count(item: Document, key: str) -> int | None:
+    """How many there are of it; None where the answer does not say."""
     found = _spec(item).get(key)
-    return len(found) if isinstance(found, list | tuple | dict) else int(found or 0)
+    return len(found) if isinstance(found, list | tuple | dict) else found
 
 
 def _rate(item: Document) -> str:
@@ -185,7 +187,7 @@ def _run_row(item: Document) -> Sequence[Any]:
         output.state(item["state"]),
         f"{fire} (and {count - 1} more)" if count > 1 else fire,
         took(item.get("started_at"), item.get("finished_at")),
-        reason,
+        output.brief(reason),
     )
 
 
@@ -221,7 +223,7 @@ def in_words(trigger: Document) -> str:
 
 def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], last: Sequence[Document]) -> Group:
     meta, status = item["metadata"], item.get("status") or {}
-    counts = [f"{stats[key]} {word}" for key, word in _TOTALS if stats.get(key)]
+    ended = [f"{stats[key]} {word}" for key, word in _TOTALS if stats.get(key)]
     head = facts(
         [
             ("Schedule", f"{meta.get('namespace')}/{meta['name']}"),
@@ -231,7 +233,8 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("State", ("enabled" if status.get("enabled") else "disabled") + _because(status.get("reason"))),
             ("Revision", status.get("revision")),
             ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),
-            ("Runs", ", ".join(counts) or "none yet"),
+            ("Runs ended", stats.get("total_runs") or "none yet"),
+            ("Attempts", ", ".join(ended)),
         ]
     )
     spec = Text(output.as_yaml(item["spec"]).rstrip())
@@ -239,7 +242,6 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
 
 
 _TOTALS = (
-    ("total_runs", "in all"),
     ("total_successes", "succeeded"),
     ("total_failures", "failed"),
     ("total_timeouts", "timed out"),

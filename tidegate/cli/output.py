@@ -22,6 +22,9 @@ from rich.text import Text
 from tidegate.domain.errors import Invalid, TidegateError
 from tidegate.domain.instants import parse_instant, to_datetime
 
+WHOLE = frozenset({"ID", "RUN"})
+"""Columns that are never folded: people copy what stands there."""
+REASON = 120  # characters of a reason in a list; `tidegate explain` has all of it
 WIDE = 160  # columns when nobody looks: nothing is folded, so that grep finds whole words
 
 
@@ -110,7 +113,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -
         return Text(empty, style="dim")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in WHOLE, min_width=24 if name == "REASON" else None)
     for row in found:
         table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
     return table
@@ -125,6 +128,12 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Any:
         if value is not None and value != "":
             table.add_row(Text(name), value if isinstance(value, Text) else Text(_cell(value)))
     return table
+
+
+def brief(reason: str) -> str:
+    """A reason for a list: in one line, and cut where it gets long."""
+    line = " ".join(reason.split())
+    return line if len(line) <= REASON else f"{line[: REASON - 4]} ..."
 
 
 def _cell(value: Any) -> str:

@@ -64,7 +64,7 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError:
         raise NotFound(f"there is no file {str(path)!r}") from None
     except IsADirectoryError:
-        raise Refused(f"{str(path)!r} is a directory", remedy="Name a file of documents.") from None
+        raise Refused(f"{str(path)!r} is a directory.", remedy="Name a file of documents.") from None
     except UnicodeDecodeError as error:
         raise Invalid([Fault(path.name, f"is not UTF-8 text (byte {error.start})")], what=path.name) from None
     except OSError as error:
