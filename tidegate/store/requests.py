@@ -14,6 +14,7 @@ from tidegate.store.codec import decode_program, decode_schedule, to_json
 from tidegate.store.connection import Row, Session
 from tidegate.store.declarations import DeclarationsTx
 from tidegate.store.holdings import Released, finish
+from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import Parts
@@ -22,7 +23,7 @@ Q = load("runs")
 CONTROL = load("control")
 
 
-class ControlTransaction(DeclarationsTx):
+class ControlTransaction(DatasetsTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several

@@ -43,6 +43,11 @@ CREATE TABLE public.attempt_open (
     started_at public.instant
 )
 WITH (fillfactor='70');
+CREATE TABLE public.catalog_fault (
+    catalog text NOT NULL,
+    error text NOT NULL,
+    since public.instant NOT NULL
+);
 CREATE TABLE public.change (
     id bigint NOT NULL,
     at public.instant NOT NULL,
@@ -78,6 +83,26 @@ CREATE TABLE public.clock (
     limit_schedule integer,
     limit_program integer
 );
+CREATE TABLE public.dataset (
+    name text NOT NULL,
+    kind text NOT NULL,
+    watch public.duration,
+    document jsonb NOT NULL,
+    updated_at public.instant NOT NULL,
+    CONSTRAINT dataset_kind_check CHECK ((kind = ANY (ARRAY['iceberg'::text, 'stream'::text, 'files'::text]))),
+    CONSTRAINT dataset_watch_check CHECK (((watch)::bigint > 0))
+);
+CREATE TABLE public.dataset_cursor (
+    dataset text NOT NULL,
+    version bigint DEFAULT 1 NOT NULL,
+    pointer text,
+    table_uuid text,
+    snapshot bigint,
+    sequence bigint DEFAULT 0 NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    moved_at public.instant NOT NULL
+)
+WITH (fillfactor='80');
 CREATE TABLE public.event (
     day integer NOT NULL,
     pos bigint NOT NULL,
@@ -412,10 +437,16 @@ ALTER TABLE ONLY public.attempt_open
     ADD CONSTRAINT attempt_open_pkey PRIMARY KEY (schedule_id, slot, ord);
 ALTER TABLE ONLY public.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (slot, schedule_id, ord, number);
+ALTER TABLE ONLY public.catalog_fault
+    ADD CONSTRAINT catalog_fault_pkey PRIMARY KEY (catalog);
 ALTER TABLE ONLY public.change
     ADD CONSTRAINT change_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_pkey PRIMARY KEY (schedule_id);
+ALTER TABLE ONLY public.dataset_cursor
+    ADD CONSTRAINT dataset_cursor_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY public.dataset
+    ADD CONSTRAINT dataset_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (day, pos);
 ALTER TABLE ONLY public.fire_range

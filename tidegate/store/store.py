@@ -28,6 +28,7 @@ from tidegate.store.clocks import ClocksTx
 from tidegate.store.connection import Connection, Database, Session, translate
 from tidegate.store.definitions import Definitions
 from tidegate.store.instances import MembershipCalls
+from tidegate.store.lake import DatasetReading, WatchTx
 from tidegate.store.partitions import Partitions, day_of
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
@@ -40,11 +41,11 @@ ATTEMPTS = load("attempts")
 UPKEEP = load("upkeep")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx):
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:

@@ -14,6 +14,7 @@ from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.declare import ControlTransaction
+from tidegate.sim.memory.lake import DatasetReading, WatchTransaction
 from tidegate.sim.memory.membership import MembershipCalls
 from tidegate.sim.memory.read import Reading
 from tidegate.sim.memory.rows import PoolRow
@@ -24,7 +25,7 @@ from tidegate.sim.memory.work import WorkerTransaction, open_attempt
 __all__ = ["MemoryStore", "MemoryTransaction"]
 
 
-class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransaction):
+class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransaction, WatchTransaction):
     """An engine transaction: whichever part began it finds its own methods."""
 
     __slots__ = ()
@@ -34,7 +35,7 @@ class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransa
         return self
 
 
-class MemoryStore(MembershipCalls, Reading, Upkeep):
+class MemoryStore(MembershipCalls, DatasetReading, Reading, Upkeep):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:

@@ -11,8 +11,11 @@ from tidegate.sim.memory.rows import (
     AttemptRow,
     ClockRow,
     CounterRow,
+    CursorRow,
+    DatasetRow,
     DocumentRow,
     Event,
+    FaultRow,
     InstanceRow,
     LeaseRow,
     PoolRow,
@@ -49,6 +52,9 @@ class Data(Database):
         self.counter: Table[str, CounterRow] = self.table("limit_counter")
         self.stats: Table[int, StatsRow] = self.table("schedule_stats")
         self.idempotency: Table[str, Answer] = self.table("idempotency")
+        self.dataset: Table[str, DatasetRow] = self.table("dataset")
+        self.dataset_cursor: Table[str, CursorRow] = self.table("dataset_cursor")
+        self.catalog_fault: Table[str, FaultRow] = self.table("catalog_fault")
         self.events: list[Event] = []
         self.changes: list[Change] = []
         # indices

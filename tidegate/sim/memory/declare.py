@@ -16,6 +16,7 @@ from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.ports.control import Change, ClockState, Metadata, ProgramRecord, ScheduleRecord
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import POOL, RunTransaction
+from tidegate.sim.memory.lake import DatasetsTransaction
 from tidegate.sim.memory.read import program_record, schedule_record
 from tidegate.sim.memory.rows import ClockRow, DocumentRow, PoolRow, ProgramRow, RunRow, ScheduleRow, Written
 from tidegate.sim.memory.time import program_of, stretch_row
@@ -285,7 +286,7 @@ class Declarations(RunTransaction):
                 self.tell(now, f"run.{stretch.outcome}", None, schedule)
 
 
-class ControlTransaction(Declarations):
+class ControlTransaction(Declarations, DatasetsTransaction):
     """The whole of `ports.control.ControlTx`."""
 
     __slots__ = ("time",)

@@ -6,6 +6,7 @@ and `run_live` are one row here, since nothing is partitioned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
 from tidegate.ports.control import Metadata
+from tidegate.ports.lake import Cursor
 
 R = TypeVar("R")
 
@@ -258,3 +260,23 @@ class Answer:
     status: int
     answer: Any
     at: Instant = field(default=0)
+
+
+@dataclass(eq=False)
+class DatasetRow:
+    name: str
+    kind: str
+    watch: Duration | None
+    document: Mapping[str, Any]
+
+
+@dataclass(eq=False)
+class CursorRow:
+    cursor: Cursor
+    moved_at: Instant
+
+
+@dataclass(eq=False)
+class FaultRow:
+    error: str
+    since: Instant
