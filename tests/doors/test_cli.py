@@ -231,3 +231,19 @@ def test_the_id_of_a_run_is_never_folded_and_a_long_reason_is_cut(capsys: pytest
 def test_a_state_with_a_typing_error_gets_a_suggestion_that_can_be_typed(served: Served) -> None:
     said = tidegate("runs", "--state", "faild", url=served.url)
     assert (said.status, "did you mean 'failed'?" in said.err) == (1, True)
+
+
+def test_a_file_given_to_the_wrong_command_is_sent_to_the_right_one(served: Served, tmp_path: Path) -> None:
+    code, documents = tmp_path / "app.py", tmp_path / "app.yaml"
+    code.write_text("x: int = 1\n")
+    documents.write_text("kind: Program\n")
+    said = tidegate("apply", "-f", str(code), url=served.url)
+    assert (said.status, f"tidegate deploy {code}" in said.err) == (1, True)
+    said = tidegate("deploy", str(documents), url=served.url)
+    assert (said.status, f"tidegate apply -f {documents}" in said.err) == (1, True)
+
+
+def test_triggering_a_schedule_with_a_typing_error_names_the_nearest(served: Served) -> None:
+    served.declare(name="nightly")
+    said = tidegate("trigger", "nightl", url=served.url)
+    assert (said.status, "did you mean 'nightly'?" in said.err) == (1, True)

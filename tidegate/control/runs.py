@@ -17,6 +17,9 @@ async def trigger(
     store: ControlStore, namespace: str, schedule: str, *, who: str, arguments: JsonObject | None = None
 ) -> RunRecord:
     """A manual run, now; works while the schedule is disabled, and moves no clock. Raises NotFound."""
+    if await store.schedule(namespace, schedule) is None:
+        known = [one.metadata.name for one in await store.schedules(namespace, None, 1000)]
+        raise not_found("schedule", schedule, known, namespace=namespace)
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, schedule)
         now = await tx.now()

@@ -72,4 +72,5 @@ def _at(record: RunRecord) -> str:
 
 def _error(record: RunRecord) -> str:
     last = record.attempts[-1].error if record.attempts else None
-    return f" {last['message']}" if last and last.get("message") else ""
+    message = last.get("message") if last else None
+    return f" {message}" if message and message not in (record.reason or "") else ""

@@ -59,6 +59,8 @@ def _beside(path: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_text(path: Path) -> str:
+    if path.suffix == ".py" and path.is_file():
+        raise Refused(f"{str(path)!r} is a Python file.", remedy=f"For those: tidegate deploy {path}")
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:

@@ -27,6 +27,10 @@ def load_apps(target: str) -> list[App]:
     dotted name. As when Python runs a file, its folder is on the path, so that it can import its neighbours.
     Raises NotFound when there is no such file, module or App in it, CannotLoad when importing it fails.
     """
+    if target.endswith((".yaml", ".yml")):
+        raise NotFound(
+            f"{target!r} is a file of documents, not Python.", remedy=f"For those: tidegate apply -f {target}"
+        )
     module = _from_file(Path(target)) if target.endswith(".py") else _from_name(target)
     apps = {id(value): value for value in vars(module).values() if isinstance(value, App)}
     if not apps:
