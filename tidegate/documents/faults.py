@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from tidegate.documents import later
 from tidegate.documents.scalars import say
+from tidegate.domain import plugins
 from tidegate.domain.errors import Fault
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -213,7 +214,9 @@ def _unknown_key(key: str, where: Any) -> str:
 def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) -> str:
     field = next((part for part in reversed(path) if isinstance(part, str)), "")
     what, refused = UNIONS[field]
-    known = list(members(where))
+    known = [tag for tag in members(where) if tag != "custom"]
+    if field != "spec":
+        known += plugins.known()
     if kind == "union_tag_not_found":
         if not isinstance(given, dict):
             return f"must be a mapping with a type, not {say(given)}"

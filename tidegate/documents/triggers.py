@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tidegate.documents.base import Document
 from tidegate.documents.data_triggers import (
@@ -21,6 +21,7 @@ from tidegate.documents.data_triggers import (
     ProgramStatus,
     data_trigger,
 )
+from tidegate.documents.plugged import Plugged, recognised
 from tidegate.documents.scalars import Duration, Moment, PositiveDuration, TimeOfDay, Zone, choice, wrong
 from tidegate.domain import fires, triggers
 from tidegate.domain.errors import Fault
@@ -186,7 +187,7 @@ class NOf(Document):
 
 
 TimeDocument: TypeAlias = Cron | Interval | AfterFinish | At | WindowDays
-TriggerDocument: TypeAlias = TimeDocument | Never | DataDocument | Quiet | All | AnyOf | NOf
+TriggerDocument: TypeAlias = TimeDocument | Never | DataDocument | Quiet | All | AnyOf | NOf | Plugged
 Trigger: TypeAlias = Annotated[
     Cron
     | Interval
@@ -202,8 +203,10 @@ Trigger: TypeAlias = Annotated[
     | Quiet
     | All
     | AnyOf
-    | NOf,
+    | NOf
+    | Plugged,
     Field(discriminator="type"),
+    BeforeValidator(recognised),
 ]
 for _recursive in (Quiet, All, AnyOf, NOf):
     _recursive.model_rebuild()
@@ -230,6 +233,8 @@ def trigger_of(document: TriggerDocument, namespace: str) -> triggers.Trigger:
             return triggers.AnyOf(triggers=tuple(trigger_of(one, namespace) for one in document.triggers))
         case NOf():
             return triggers.NOf(n=document.n, triggers=tuple(trigger_of(one, namespace) for one in document.triggers))
+        case Plugged():
+            return triggers.Custom(plugin=document.plugin, parameters=document.parameters)
         case _:
             return data_trigger(document, namespace)
 
