@@ -13,12 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidegate.domain.ids import Fence, ScheduleId
+from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.progress import Advance, Bulk, Deadline, Evidence, Facts, Given, Progress
-from tidegate.domain.schedules import Revision
-from tidegate.ports.engine import Clock
+from tidegate.domain.schedules import JsonObject, Revision
+from tidegate.ports.engine import AdmitterTx, Clock, TimekeeperTx
 
 # ── publishing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,10 +76,17 @@ class Collecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What to write: the advance of a tree. `collecting` says how far its subscriptions have been read."""
+    """What to write: the advance of a tree. `collecting` says how far its subscriptions have been read.
+
+    `ticks`, of the timekeeper: fires at these instants (their `pos` is None) belong to the clock's own runs (slot = the
+    instant, ord 0), which `record` made in this transaction, or to what such a run was merged into. `into`, of the
+    admitter: every fire joins this run, which is claimed.
+    """
 
     collecting: Collecting
     advance: Advance
+    ticks: frozenset[Instant] = frozenset()
+    into: RunKey | None = None
 
 
 class CollectingTx(Protocol):
@@ -90,7 +97,11 @@ class CollectingTx(Protocol):
 
     async def collect(self, results: Sequence[Collected], now: Instant) -> int:
         """Write progress, places and needs of subscriptions, deadlines; make a run of each fire, or join it to the
-        schedule's waiting run that merges. How many runs were made or grew."""
+        schedule's waiting run that merges. How many runs were made or grew. Evidence is `domain.evidence.document`.
+
+        Who makes a subscription's need smaller than it was (in any measure) puts its topic into the inbox: somebody who
+        claimed the entry of an event in between looked at the old, larger need and passed over it. For the same reason
+        `reset_progress` puts every topic that it subscribes to into the inbox."""
 
     async def set_aside(self, schedule: ScheduleId, error: str, now: Instant) -> None:
         """This schedule cannot be evaluated: its subscriptions move past what has come, which is kept on record
@@ -103,7 +114,61 @@ class MatcherTx(CollectingTx, Protocol):
         subscription to their topics has its need reached."""
 
     async def claim_deadlines(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
-        """Schedules with a deadline at or before now, earliest first, claimed."""
+        """Schedules with a deadline at or before now, earliest first: their clocks are claimed (a deadline's row is
+        not locked, since who holds a clock replaces all of them). Not in one transaction with `claim_inbox`."""
+
+
+# ── closing a run's input ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """Close the input of a run that is being admitted.
+
+    `present`: input ends where `collections` has read to in this transaction; else where the run's own evidence ends.
+    `moves`: it is handed out, and the next run's begins where this one's ends (not of a run asked for by hand).
+    `shown`: progress that the run takes along as evidence although nothing consumed it.
+    """
+
+    key: RunKey
+    present: bool
+    moves: bool
+    shown: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """What a run was given: its closed evidence, and its input by dataset (see `domain.evidence`)."""
+
+    evidence: JsonObject
+    inputs: Mapping[str, JsonObject]
+
+
+class PinningTx(CollectingTx, Protocol):
+    async def pin(self, pins: Sequence[Pin], now: Instant) -> Mapping[RunKey, Pinned]:
+        """Write evidence (with the first and last ten events, and the upstream run) and inputs of these runs; move what
+        is owed. `collections` was asked for their schedules before. A run that ends without having started gives its
+        range back, unless a later one was handed out."""
+
+
+class AdmittingTx(AdmitterTx, PinningTx, Protocol):
+    """The admitter's. Runs whose admission concerns their schedule's progress are claimed with its clock."""
+
+
+class AdmittingStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[AdmittingTx]: ...
+    async def next_wake(self) -> Instant | None:
+        """The earliest wake_at or expires_at of a waiting run."""
+
+
+class KeepingTx(TimekeeperTx, CollectingTx, Protocol):
+    """The timekeeper's: a fire of a tree takes all progress along."""
+
+
+class KeepingStore(Clock, Protocol):
+    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[KeepingTx]: ...
+    async def next_due(self) -> Instant | None:
+        """The earliest next_due of all clocks; cheap, from the index."""
 
 
 class MatcherStore(Clock, Protocol):
