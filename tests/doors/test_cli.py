@@ -217,7 +217,7 @@ def test_the_id_of_a_run_is_never_folded_and_a_long_reason_is_cut(capsys: pytest
         "schedule": "a-schedule-with-a-name-that-takes-its-place",
         "state": "failed",
         "fire_time": "2026-11-21T07:09:32.366000Z",
-        "reason": "it is not on the PATH " + "/a/folder/of/the/path:" * 30,
+        "reason": "one run of this schedule is admitted and not yet ended " + "/a/folder/of/the/path:" * 30,
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
@@ -225,6 +225,8 @@ def test_the_id_of_a_run_is_never_folded_and_a_long_reason_is_cut(capsys: pytest
     said = capsys.readouterr().out
     assert run["id"] in said
     assert all(len(line) <= 80 for line in said.splitlines())
+    shown = "".join(said.split())
+    assert all(word in shown for word in ("schedule", "admitted", "ended", "...")), "folded, and never cropped"
     assert len(said.splitlines()) < 12
 
 

@@ -113,7 +113,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -
         return Text(empty, style="dim")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in WHOLE, min_width=24 if name == "REASON" else None)
+        table.add_column(name, overflow="fold", no_wrap=name in WHOLE)
     for row in found:
         table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
     return table
