@@ -4,12 +4,17 @@ home of its own that goes with it, and schedules by the hundred thousand, copied
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
+import psutil
 import psycopg
 
 from tidegate.control import programs, schedules
@@ -38,6 +43,12 @@ class Ground:
     def url(self) -> str:
         return self.server.url
 
+    @property
+    def server_pid(self) -> int:
+        """The guardian's: the server's processes are its children."""
+        assert self.server._guardian is not None
+        return self.server._guardian.pid
+
 
 @contextmanager
 def ground(settings: dict[str, str] | None = None) -> Iterator[Ground]:
@@ -49,6 +60,48 @@ def ground(settings: dict[str, str] | None = None) -> Iterator[Ground]:
             yield Ground(Path(folder), server)
         finally:
             server.stop()
+
+
+@contextmanager
+def roles(place: Ground, *names: str, environment: Mapping[str, str] | None = None) -> Iterator[dict[str, int]]:
+    """`tidegate scheduler`, `tidegate worker` as processes of their own while inside, registered; role -> pid."""
+    environ = {
+        **os.environ,
+        "TIDEGATE_HOME": str(place.home),
+        "TIDEGATE_DATABASE_URL": place.url,
+        **(environment or {}),
+    }
+    began: dict[str, subprocess.Popen[bytes]] = {}
+    with (place.home / "roles.log").open("ab") as log:
+        try:
+            for name in names:
+                command = [sys.executable, "-m", "tidegate.cli.main", name, "--home", str(place.home)]
+                began[name] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+            with psycopg.connect(place.url, autocommit=True) as connection:
+                question = "SELECT count(DISTINCT role) FROM instance WHERE ended_at IS NULL AND role = ANY(%s)"
+                deadline = monotonic() + 30
+                while connection.execute(question, (list(names),)).fetchone() != (len(names),):
+                    ended = [name for name, process in began.items() if process.poll() is not None]
+                    if ended or monotonic() > deadline:
+                        raise RuntimeError(f"not up: {ended or names}\n{(place.home / 'roles.log').read_text()}")
+                    sleep(0.05)
+            yield {name: process.pid for name, process in began.items()}
+        finally:
+            for process in began.values():
+                process.terminate()
+            for process in began.values():
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of a core that a process and everything it has started took so far, where that still lives."""
+    found = psutil.Process(pid)
+    times = [one.cpu_times() for one in (found, *found.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
 
 
 async def declare(

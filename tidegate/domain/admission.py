@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias, assert_never
 
 from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
@@ -169,7 +170,7 @@ def _decide(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Decisi
 
     waits = [(one, judge(one, candidate, facts)) for one in candidate.spec.constraints if _waits(one, candidate)]
     if unmet := [(one.TYPE, verdict) for one, verdict in waits if not isinstance(verdict, Met)]:
-        return _hold(candidate, unmet)
+        return _hold(candidate, tuple(unmet))
 
     for constraint in candidate.spec.constraints:
         if not _waits(constraint, candidate):
@@ -179,7 +180,7 @@ def _decide(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Decisi
 
     slot = _judge_slot(candidate, facts)
     if not isinstance(slot, Met):
-        return _hold(candidate, [("pool", slot)])
+        return _hold(candidate, (("pool", slot),))
 
     take = tuple(counter for counter in counters_of(candidate) if counter not in candidate.held)
     return Admit(key=candidate.key, take=take, program=candidate.program, arguments=render(candidate))
@@ -226,22 +227,31 @@ def _judge_concurrency(constraint: Concurrency, candidate: Candidate, facts: Adm
 def _judge_slot(candidate: Candidate, facts: AdmissionFacts) -> Met | Wait:
     pool = candidate.program.pool
     free = facts.free.get(pool)
-    if free is None:
-        return Wait(why=f"There is no pool {pool}; declare it, or name another in the program.", key=pool_key(pool))
-    if free <= 0:
+    return MET if free is not None and free > 0 else _no_slot(pool, exists=free is not None)
+
+
+@lru_cache(maxsize=1024)
+def _no_slot(pool: str, *, exists: bool) -> Wait:
+    """At midnight a hundred thousand runs get the same answer."""
+    if exists:
         return Wait(why=f"Every slot of pool {pool} is taken.", key=pool_key(pool))
-    return MET
+    return Wait(why=f"There is no pool {pool}; declare it, or name another in the program.", key=pool_key(pool))
 
 
-def _hold(candidate: Candidate, unmet: Sequence[tuple[str, Wait | Never]]) -> Hold:
+def _hold(candidate: Candidate, unmet: tuple[tuple[str, Wait | Never], ...]) -> Hold:
     """Wait for the first that is unmet: when that has come, everything is judged again."""
     first = unmet[0][1]
     return Hold(
         key=candidate.key,
         until=first.until if isinstance(first, Wait) else None,
         wake_key=first.key if isinstance(first, Wait) else None,
-        waiting_for=tuple(_entry(name, verdict) for name, verdict in unmet),
+        waiting_for=_waiting_for(unmet),
     )
+
+
+@lru_cache(maxsize=1024)
+def _waiting_for(unmet: tuple[tuple[str, Wait | Never], ...]) -> tuple[JsonObject, ...]:
+    return tuple(_entry(name, verdict) for name, verdict in unmet)
 
 
 def _entry(constraint: str, verdict: Wait | Never) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.admission import Admit, Discard, admit, counters_of
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import MILLISECOND, Duration, Instant
 from tidegate.engine.outcome import Batch, Outcome, Topic
 from tidegate.ports.engine import AdmitterStore
 
@@ -22,24 +22,39 @@ from tidegate.ports.engine import AdmitterStore
 class AdmitterSettings:
     batch: int = 500
     """Runs in the first transaction; it adapts."""
+    beside_backlog: int = 100
+    """Runs in a transaction while fires wait to be recorded, which comes first: most of them find no slot anyway."""
+    pause: Duration = 50 * MILLISECOND
+    """Between two of those."""
 
 
 class Admitter:
     name = "admitter"
-    topics = frozenset({Topic.ADMIT})
+    topics = frozenset({Topic.ADMIT, Topic.BACKLOG})
 
     def __init__(self, store: AdmitterStore, fence: Fence, settings: AdmitterSettings = AdmitterSettings()) -> None:
         self._store = store
         self._fence = fence
         self._batch = Batch(settings.batch)
+        self._settings = settings
+        self._backlog = False
+        self._rest_until: Instant = 0
 
     def hear(self, topic: Topic) -> None:
-        """Every step looks anyway."""
+        """Every step looks anyway; only how much it takes depends on this."""
+        self._backlog |= topic is Topic.BACKLOG
 
     async def step(self, now: Instant) -> Outcome:
         """Judge every run that something woke, up to a batch."""
+        if now < self._rest_until:
+            return Outcome(next=self._rest_until)
+        small, self._backlog = self._backlog, False
+        if small:
+            self._rest_until = now + self._settings.pause
+        limit = min(self._batch.size, self._settings.beside_backlog) if small else self._batch.size
+
         async with self._store.transaction(self._fence) as tx:
-            candidates = await tx.claim_waiting(now, self._batch.size)
+            candidates = await tx.claim_waiting(now, limit)
             if candidates:
                 counters = {counter for one in candidates for counter in counters_of(one)}
                 facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
@@ -48,7 +63,7 @@ class Admitter:
             else:
                 verdicts = []
 
-        full = self._batch.took(len(candidates))
+        full = len(candidates) >= limit if small else self._batch.took(len(candidates))
         wakes = set[Topic]()
         if any(isinstance(one, Admit) for one in verdicts):
             wakes.add(Topic.READY)

@@ -114,12 +114,14 @@ class AdmissionTx(FencedTx):
     async def _hold(self, holds: Sequence[Hold], now: Instant) -> None:
         if not holds:
             return
+        waiting_for = {id(one.waiting_for): one.waiting_for for one in holds}  # most wait for the same
+        texts = {which: to_json(value) for which, value in waiting_for.items()}
         await self.session.send(
             Q.hold,
             **columns(one.key for one in holds)._asdict(),
             untils=Ints(one.until for one in holds),
             keys=Texts(one.wake_key for one in holds),
-            waiting_for=Texts(to_json(one.waiting_for) for one in holds),
+            waiting_for=Texts(texts[id(one.waiting_for)] for one in holds),
             now=now,
         )
         untils = [one.until for one in holds if one.until is not None]

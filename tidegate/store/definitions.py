@@ -95,13 +95,16 @@ class Definitions:
         return found
 
 
+_MODES = {mode.value: mode for mode in Mode}
+
+
 def revision(row: tuple[Any, ...]) -> Revision:
     """From (schedule_id, rev, valid_from, mode, spec, ...)."""
     return Revision(
         schedule_id=ScheduleId(row[0]),
         rev=row[1],
         valid_from=row[2],
-        mode=Mode(row[3]),
+        mode=_MODES[row[3]],
         spec=decode_schedule(row[4]),
     )
 
