@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import os
 import sys
 import tomllib
@@ -54,6 +55,35 @@ def _pairs(value: object) -> object:
     if not isinstance(value, str):
         return value
     return {key.strip(): text.strip() for key, _, text in (part.partition("=") for part in _split(value))}
+
+
+def _catalogs(value: object) -> object:
+    """Tables by name, also written as JSON in an environment variable."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError("must be catalogs by name; in the environment as JSON") from None
+    if not isinstance(value, Mapping):
+        raise ValueError("must be catalogs by name, each a table of its own")
+    for name, given in value.items():
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{name!r} must be a table with at least `type`")
+        needs = {"rest": "uri", "jdbc": "type"}
+        if given.get("type") not in needs:
+            raise ValueError(f"the `type` of catalog {name!r} must be rest or jdbc")
+        if needs[given["type"]] not in given:
+            raise ValueError(f"catalog {name!r} lacks {needs[given['type']]!r}")
+        if not name.isidentifier():
+            raise ValueError(
+                f"{name!r} is not a catalog's name: letters, digits and '_' (it begins the names of tables)"
+            )
+    return {name: {key: _plain(one) for key, one in given.items()} for name, given in value.items()}
+
+
+def _plain(value: object) -> str:
+    """A property as Iceberg wants it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _split(value: str) -> list[str]:
@@ -149,6 +179,21 @@ class SparkSettings(Section):
     log_level: str = Field(default="WARN", description="what Spark itself logs")
 
 
+class LakeSettings(Section):
+    """How tables are watched, and which catalogs there are."""
+
+    poll: Span = Field(default=5 * SECOND, description="how often the tables that somebody waits for are looked at")
+    spark_above: int = Field(
+        default=200, ge=1, description="when more tables than this changed at once, a Spark job reads them"
+    )
+    catalogs: Annotated[dict[str, dict[str, str]], BeforeValidator(_catalogs)] = Field(
+        default_factory=dict,
+        description="further Iceberg catalogs, `[lake.catalogs.NAME]`: `type` is `rest` (with its `uri`) or `jdbc` "
+        "(with its PostgreSQL `url` and `schema`); all other keys are Iceberg's own. "
+        "One of the name in spark.catalog adds keys to that catalog",
+    )
+
+
 class RetentionSettings(Section):
     """How long history is kept; whole days are dropped, never rows that are still open."""
 
@@ -177,6 +222,7 @@ class Settings(BaseSettings):
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
     spark: SparkSettings = SparkSettings()
+    lake: LakeSettings = LakeSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
 

@@ -34,14 +34,19 @@ from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
+from tidegate.engine.watcher import Watcher, WatcherSettings
+from tidegate.lake.catalogs import open_catalog
+from tidegate.lake.readers import ByNumber, LocalReader
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.outbox import FileOutbox
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
 from tidegate.launchers.spark import SparkLauncher
+from tidegate.pipeline.watch import SparkReader
 from tidegate.ports.control import ControlStore
+from tidegate.ports.lake import CatalogSpec
 from tidegate.ports.launching import Launcher, Logs, StopHow
-from tidegate.ports.spark import SparkSettings
+from tidegate.ports.spark import DriverSpec, SparkSettings
 from tidegate.settings import Settings
 from tidegate.store import home as homes
 from tidegate.store import migrate
@@ -211,7 +216,39 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             ),
             membership(one, settings),
         ]
-        await _run(loop_of(one, parts, settings), stop)
+        async with AsyncExitStack() as stack:
+            parts += watchers(one, settings, stack)
+            await _run(loop_of(one, parts, settings), stop)
+
+
+def watchers(one: Member, settings: Settings, stack: AsyncExitStack) -> list[Part]:
+    """A watcher for each catalog. They share what reads many tables at once, a Spark session of their own."""
+    url, spark = settings.database.url, spark_settings(settings)
+    spec = DriverSpec(home=str(settings.home), catalog_url=catalog_url(url), settings=spark)
+    reader = ByNumber(LocalReader(), SparkReader(spec), settings.lake.spark_above)
+    stack.push_async_callback(reader.close)
+    found: list[Part] = []
+    for each in catalogs_of(spark, url):
+        catalog = open_catalog(each)
+        stack.push_async_callback(catalog.close)
+        found.append(Watcher(one.store, catalog, reader, one.fence, WatcherSettings(every=settings.lake.poll)))
+    return found
+
+
+def catalogs_of(spark: SparkSettings, url: str) -> list[CatalogSpec]:
+    """The catalog of Tidegate's own database, and those of the settings."""
+    own = {name: value for name, value in spark.catalogs.get(spark.catalog, {}).items() if name != "type"}
+    found = [CatalogSpec(name=spark.catalog, kind="jdbc", url=url, schema=spark.catalog_schema, properties=own)]
+    for name, given in spark.catalogs.items():
+        if name != spark.catalog:
+            rest = {key: value for key, value in given.items() if key not in ("type", "url", "schema")}
+            place = {"url": given.get("url", url), "schema": given.get("schema", name)}
+            found.append(CatalogSpec(name=name, kind=given["type"], properties=rest, **place))
+    return found
+
+
+def spark_settings(settings: Settings) -> SparkSettings:
+    return SparkSettings(**settings.spark.model_dump(), catalogs=settings.lake.catalogs)  # the port's, field by field
 
 
 async def _run(loop: Loop, stop: asyncio.Event) -> None:
@@ -352,8 +389,7 @@ def launchers_of(settings: Settings) -> list[Launcher]:
     if "python" in kinds:
         found.append(PythonPoolLauncher(settings.home, settings.worker.python_processes))
     if kinds & SparkLauncher.kinds:
-        spark = SparkSettings(**settings.spark.model_dump())  # the port's, field by field
-        found.append(SparkLauncher(settings.home, spark, catalog_url(settings.database.url)))
+        found.append(SparkLauncher(settings.home, spark_settings(settings), catalog_url(settings.database.url)))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,10 +49,13 @@ class Table:
             at = self.known[at].parent
         return found[::-1]
 
-    def expire(self, keep: int) -> None:
-        """As expire_snapshots: what is not among the newest of the line goes."""
+    def expire(self, keep: int, *, cut: bool = False) -> None:
+        """As expire_snapshots: what is not among the newest of the line goes. PyIceberg also cuts their parents."""
         left = set(self.line()[-keep:])
         self.known = {number: one for number, one in self.known.items() if number in left}
+        for number, one in self.known.items():
+            if cut and one.parent not in left:
+                self.known[number] = replace(one, parent=None)
 
     @property
     def history(self) -> History:
@@ -162,16 +167,18 @@ def test_a_cursor_that_fell_off_history_is_a_gap_and_what_is_left_is_told() -> N
     assert ids(found) == table.line()
 
 
-def test_the_expiry_of_what_was_told_loses_nothing() -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_expiry_of_what_was_told_loses_nothing(cut: bool) -> None:
     table = Table()
     table.commit()
     place = table.look(None).place
     new = [table.commit(), table.commit()]
-    table.expire(2)
-    assert (ids(table.look(place)), table.look(place).gap) == (new, None)
+    table.expire(2, cut=cut)
+    found = table.look(place)
+    assert (ids(found), found.gap, found.news[0].parent) == (new, None, place.snapshot)
 
 
-OPERATIONS = st.sampled_from(["append", "overwrite", "delete", "replace", "look", "rollback", "expire", "most"])
+OPERATIONS = st.sampled_from(["append", "overwrite", "delete", "replace", "look", "rollback", "expire", "cut"])
 
 
 @given(st.lists(OPERATIONS, max_size=40), st.integers(1, 3))
@@ -201,8 +208,8 @@ def test_each_commit_is_told_once_or_lies_behind_a_gap(steps: list[str], most: i
                 look()
             case "rollback" if len(table.line()) > 1:
                 table.current = table.line()[-2]
-            case "expire":
-                table.expire(2)
+            case "expire" | "cut":
+                table.expire(2, cut=step == "cut")
             case "append" | "overwrite" | "delete":
                 made.append(table.commit(step))
             case "replace":

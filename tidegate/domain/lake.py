@@ -12,7 +12,7 @@ goes on in each case.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -129,8 +129,12 @@ def _behind(place: Place, history: History, line: tuple[Snapshot, ...], most: in
     new = tuple(one for one in line if one.sequence > place.sequence)
     if not new:  # rolled back beyond it, then expired
         return _ahead(place, history, (), None, most)
-    first = new[0].parent
-    expired = first is not None and first not in history.snapshots
+    if place.snapshot not in history.snapshots and new[0].parent is None:
+        # Some writers cut the parents of what they keep; a new line would have begun while the old one was known.
+        new = (replace(new[0], parent=place.snapshot), *new[1:])
+    if new[0].parent == place.snapshot and new[0].sequence == place.sequence + 1:
+        return _ahead(place, history, new, None, most)
+    expired = new[0].parent is not None and new[0].parent not in history.snapshots
     return _ahead(place, history, new, _gap(GapReason.EXPIRED if expired else GapReason.REWRITTEN, place, new), most)
 
 

@@ -74,6 +74,9 @@ class Watcher:
         self._store, self._catalog, self._reader, self._fence = store, catalog, reader, fence
         self._settings = settings
         self._lease: Lease | None = None
+        self._fault: str | None = None  # why the catalog is silent; empty: it answers; None: not known
+        self._silence = _Patience()
+        self._unreadable: dict[str, _Patience] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -83,9 +86,6 @@ class Watcher:
         self._due: dict[Duration, Instant] = {}
         self._asked: Instant | None = None
         self._stale = True
-        self._fault: str | None = None  # None: not known
-        self._silence = _Patience()
-        self._unreadable: dict[str, _Patience] = {}
 
     def hear(self, topic: Topic) -> None:
         self._stale = True
@@ -169,7 +169,8 @@ class Watcher:
         self._silence.failed(now, self._settings.every, self._settings.backoff_most)
         notes: tuple[str, ...] = ()
         if self._fault != str(fault):
-            notes = (f"{fault} Its tables are not watched meanwhile; nothing is lost.",) if not self._fault else ()
+            said = str(fault).rstrip(".")
+            notes = (f"{said}. Its tables are not watched meanwhile; nothing is lost.",) if not self._fault else ()
             self._fault = str(fault)
             async with self._store.transaction(self._fence) as tx:
                 await tx.report_catalog(self._catalog.name, self._fault, now)

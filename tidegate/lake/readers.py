@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tidegate.lake.reading import read
 from tidegate.ports.lake import News, Order, Reader
 
 _AT_ONCE = 20
@@ -40,4 +39,6 @@ class ByNumber:
 
 
 def _read_all(orders: Sequence[Order]) -> list[News]:
+    from tidegate.lake.reading import read  # PyIceberg takes half a second and 100 MB: only who needs it
+
     return [read(order) for order in orders]

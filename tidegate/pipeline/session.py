@@ -145,6 +145,11 @@ def session_properties(
         # Others commit too (other drivers, PyIceberg): a cached table would hide that for half a minute.
         f"{lake}.cache-enabled": "false",
     }
+    catalog |= {
+        f"{lake}.{name}": value for name, value in settings.catalogs.get(settings.catalog, {}).items() if name != "type"
+    }
+    for name, properties in spec.further_catalogs().items():
+        catalog |= _further(spec, name, properties)
     given = {name: str(value) for name, value in settings.conf.items()}
     jars = [str(jar) for jar in provisioned.jars]
     if "spark.sql.extensions" in given:
@@ -152,6 +157,28 @@ def session_properties(
     if "spark.jars" in given:
         jars.append(given.pop("spark.jars"))
     return ours | given | catalog | {"spark.jars": ",".join(jars)} | dict(extra or {})
+
+
+def _further(spec: DriverSpec, name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Spark's properties of a catalog of the settings. Iceberg's own are passed on as they are."""
+    prefix = f"spark.sql.catalog.{name}"
+    found = {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": given["type"],
+        f"{prefix}.cache-enabled": "false",
+    }
+    if given["type"] != "jdbc":
+        return found | {f"{prefix}.{key}": value for key, value in given.items() if key != "type"}
+    address = CatalogAddress.parse(given.get("url") or spec.catalog_url, given.get("schema") or name)
+    ours = {
+        "uri": address.jdbc,
+        "jdbc.user": address.user,
+        "jdbc.password": address.password,
+        "jdbc.schema-version": "V1",
+        "warehouse": warehouse(spec),
+    }
+    own = {key: value for key, value in given.items() if key not in ("type", "url", "schema")}
+    return found | {f"{prefix}.{key}": value for key, value in (ours | own).items()}
 
 
 def open_session(

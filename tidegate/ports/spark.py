@@ -52,6 +52,9 @@ class SparkSettings:
     """How long a driver may take to come up, the first download of the jars included."""
     catalog: str = "lake"
     """Name of the Iceberg catalog, in Spark and in PyIceberg."""
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further Iceberg catalogs by name: their `type` (`rest`, `jdbc`) and Iceberg's own properties. One of the name
+    of `catalog` adds properties to that."""
     catalog_schema: str = "lake"
     """PostgreSQL schema that holds the catalog's tables; made when missing."""
     warehouse: str = ""
@@ -68,7 +71,8 @@ class SparkSettings:
     log_level: str = "WARN"
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"conf": dict(self.conf)}
+        catalogs = {name: dict(properties) for name, properties in self.catalogs.items()}
+        return asdict(self) | {"conf": dict(self.conf), "catalogs": catalogs}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> SparkSettings:
@@ -96,6 +100,10 @@ class DriverSpec:
             catalog_url=given["catalog_url"],
             settings=SparkSettings.from_json(given["settings"]),
         )
+
+    def further_catalogs(self) -> Mapping[str, Mapping[str, str]]:
+        """Catalogs beside the one of Tidegate's database."""
+        return {name: given for name, given in self.settings.catalogs.items() if name != self.settings.catalog}
 
     @property
     def digest(self) -> str:
