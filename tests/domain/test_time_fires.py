@@ -21,7 +21,6 @@ from tidegate.domain.fires import (
     newest_fire,
     next_fire,
     preview,
-    validate,
 )
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tidegate.domain.intervals import parse_every
@@ -38,6 +37,7 @@ from tidegate.domain.triggers import (
     Weekday,
     WindowDays,
 )
+from tidegate.domain.validation import validate
 
 T0 = oracle.instant("2026-03-28T12:00:00Z")
 INSTANTS = st.integers(oracle.instant("1980-01-01T00:00Z"), oracle.instant("2060-01-01T00:00Z"))

@@ -16,6 +16,7 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Owed
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, Revision
+from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, WindowDays
 from tidegate.ports.control import Book, LedgerRow
 
@@ -110,7 +111,7 @@ class Ledger:
 
     def _counts_from_an_unknown_run(self, book: Book, after: Instant) -> bool:
         """Whether the span begins in the middle of a `window_days` schedule, whose last run before is not known."""
-        windows = any(isinstance(one.spec.trigger, WindowDays) for one in book.revisions)
+        windows = any(isinstance(clockwork(one.spec.trigger), WindowDays) for one in book.revisions)
         return windows and after >= book.created_at
 
     def _doubled(self, book: Book, lines: Sequence[_Line]) -> Iterator[Finding]:

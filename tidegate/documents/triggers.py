@@ -23,7 +23,7 @@ from tidegate.documents.data_triggers import (
 )
 from tidegate.documents.plugged import Plugged, recognised
 from tidegate.documents.scalars import Duration, Moment, PositiveDuration, TimeOfDay, Zone, choice, wrong
-from tidegate.domain import fires, triggers
+from tidegate.domain import triggers, validation
 from tidegate.domain.errors import Fault
 from tidegate.domain.instants import format_instant
 from tidegate.domain.triggers import Gap, Overlap, Then, Weekday
@@ -37,11 +37,6 @@ class Bounded(Document):
     jitter: Duration = Field(
         default=0, description="each fire starts up to this much later, always by the same share of it"
     )
-    latch: Duration | None = Field(
-        default=None,
-        description="inside `all` and `n_of`: how long a tick stays satisfied; left out: until the whole fires",
-    )
-
     @field_validator("end")
     @classmethod
     def _after_start(cls, end: int | None, info: ValidationInfo) -> int | None:
@@ -51,28 +46,44 @@ class Bounded(Document):
         return end
 
     def bounds(self) -> Mapping[str, Any]:
-        return {"start": self.start, "end": self.end, "jitter": self.jitter, "latch": self.latch}
+        return {"start": self.start, "end": self.end, "jitter": self.jitter}
 
 
-class Cron(Bounded):
+class Latching(Bounded):
+    """What a time trigger also takes that may be part of another."""
+
+    latch: Duration | None = Field(
+        default=None,
+        description="inside `all` and `n_of`: how long a tick stays satisfied; left out: until the whole fires",
+    )
+
+    def bounds(self) -> Mapping[str, Any]:
+        return {**super().bounds(), "latch": self.latch}
+
+
+class Cron(Latching):
     """Fires by a cron expression: five fields, or six with leading seconds."""
 
     type: Literal["cron"]
     timezone: Zone = Field(default="UTC", description="an IANA time zone")
     seconds: bool = Field(default=False, description="whether the expression begins with a field of seconds")
     expression: str = Field(description='minute, hour, day of month, month, day of week, e.g. "0 2 * * *"')
-    dst_gap: Annotated[Literal["shift", "skip"], choice("a rule for gaps", Gap)] = "shift"
-    dst_overlap: Annotated[Literal["first", "last", "both"], choice("a rule for overlaps", Overlap)] = "first"
+    dst_gap: Annotated[Literal["shift", "skip"], choice("a rule for gaps", Gap)] = Field(
+        default="shift", description="a fixed time inside a daylight-saving gap: first instant after it, or not at all"
+    )
+    dst_overlap: Annotated[Literal["first", "last", "both"], choice("a rule for overlaps", Overlap)] = Field(
+        default="first", description="a fixed time that comes twice: the first of them, the last, or both"
+    )
 
     @field_validator("expression")
     @classmethod
     def _fires(cls, expression: str, info: ValidationInfo) -> str:
         if info.data.get("seconds") is not None:
-            _raise_first(fires.validate(triggers.Cron(expression=expression, seconds=info.data["seconds"])))
+            _raise_first(validation.validate(triggers.Cron(expression=expression, seconds=info.data["seconds"])))
         return expression
 
 
-class Interval(Bounded):
+class Interval(Latching):
     """Fires at a fixed rate, on a grid from an anchor that never drifts."""
 
     type: Literal["interval"]
@@ -85,7 +96,7 @@ class Interval(Bounded):
     @field_validator("every")
     @classmethod
     def _is_span(cls, every: str) -> str:
-        _raise_first(fires.validate(triggers.Interval(every=every)))
+        _raise_first(validation.validate(triggers.Interval(every=every)))
         return every
 
 
@@ -96,14 +107,14 @@ class AfterFinish(Bounded):
     delay: Duration = Field(description="how long after the previous run's end")
 
 
-class At(Bounded):
+class At(Latching):
     """Fires once."""
 
     type: Literal["at"]
     time: Moment = Field(description="the instant, e.g. 2026-03-29T00:00:00Z")
 
 
-class WindowDays(Bounded):
+class WindowDays(Latching):
     """Fires every so many days since the last run, on some weekdays, between two times of day."""
 
     type: Literal["window_days"]
@@ -278,7 +289,7 @@ def contradictions(trigger: triggers.Trigger) -> Sequence[Fault]:
             return [Fault("time", f"must not lie before start ({format_instant(trigger.start)}), or it never fires")]
         if trigger.end is not None and trigger.time > trigger.end:
             return [Fault("time", f"must not lie after end ({format_instant(trigger.end)}), or it never fires")]
-    return fires.validate(trigger)
+    return validation.validate(trigger)
 
 
 def _raise_first(faults: Iterable[Fault]) -> None:

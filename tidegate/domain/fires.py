@@ -1,26 +1,41 @@
-"""When a time trigger fires: next, newest, how many, due, preview, and what is wrong with it.
+"""When time makes a trigger fire: next, newest, how many, due, preview.
 
 A *fire time* is the nominal instant that a run stands for; it is *due* at fire time + jitter. Dues are clamped before
 the next fire, so they keep the order of the fires. Cron, interval and at are fixed sets of instants (`ticks_of`);
 `window_days` also needs the last run's fire time; `after_finish` has no set of instants at all: each end of a run sets
 the next one (`after_finish_due`), and the first is at once on enabling (`first_due`).
+
+The fires of a whole tree are those of its time leaves that satisfy it by themselves (`trees.clocks`), coinciding ones
+once; a tree without any has none. The ticks of its other time leaves only latch (`next_latch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import assert_never
 
-from tidegate.domain.cron import CronError, CronTimes, DayRule, parse_cron
-from tidegate.domain.errors import Fault
+from tidegate.domain.cron import CronTimes, DayRule, parse_cron
 from tidegate.domain.instants import DAY, MINUTE, Duration, Instant, format_duration
 from tidegate.domain.intervals import interval_ticks, parse_every
 from tidegate.domain.ticks import CALENDAR, REAL_TIME, DstRule, LocalTicks, OneTick, Ticks
-from tidegate.domain.triggers import AfterFinish, At, Cron, Gap, Interval, Never, Overlap, Trigger, Weekday, WindowDays
-from tidegate.domain.zones import END, UnknownZone, Zone, format_local, format_offset, resolve
+from tidegate.domain.trees import clocks, tree_of
+from tidegate.domain.triggers import (
+    TIME_TRIGGERS,
+    AfterFinish,
+    At,
+    Cron,
+    Gap,
+    Interval,
+    Overlap,
+    TimeTrigger,
+    Trigger,
+    Weekday,
+    WindowDays,
+)
+from tidegate.domain.zones import Zone, format_local, format_offset, resolve
 
 _UTC = "UTC"
 
@@ -31,10 +46,11 @@ def next_fire(trigger: Trigger, after: Instant, *, last_fire: Instant | None = N
     `last_fire` is the fire time of the schedule's last run, which `window_days` counts from. For `after_finish` and
     `never` the answer is None: no clock tells when they fire.
     """
+    if not isinstance(trigger, TIME_TRIGGERS):
+        return min(_each(trigger, lambda leaf: next_fire(leaf, after, last_fire=last_fire)), default=None)
     ticks = ticks_of(trigger)
     if ticks is None:
         return None
-    assert not isinstance(trigger, Never)
     if trigger.start is not None and after < trigger.start:
         after = trigger.start - 1
     if last_fire is not None and isinstance(trigger, WindowDays):
@@ -47,10 +63,11 @@ def next_fire(trigger: Trigger, after: Instant, *, last_fire: Instant | None = N
 
 def newest_fire(trigger: Trigger, until: Instant) -> Instant | None:
     """The last fire time at or before `until` (for `window_days`: the last opening, whatever ran)."""
+    if not isinstance(trigger, TIME_TRIGGERS):
+        return max(_each(trigger, lambda leaf: newest_fire(leaf, until)), default=None)
     ticks = ticks_of(trigger)
     if ticks is None:
         return None
-    assert not isinstance(trigger, Never)
     if trigger.end is not None and until > trigger.end:
         until = trigger.end
     found = ticks.newest(until)
@@ -60,11 +77,15 @@ def newest_fire(trigger: Trigger, until: Instant) -> Instant | None:
 
 
 def count_fires(trigger: Trigger, after: Instant, until: Instant) -> int:
-    """How many fire times lie in (after, until]. Exact, and not walked: a century costs what a day costs."""
+    """How many fire times lie in (after, until]. Exact, and not walked: a century costs what a day costs.
+
+    Of a tree with several clocks all but the busiest are walked, to find what coincides.
+    """
+    if not isinstance(trigger, TIME_TRIGGERS):
+        return _count_union(clocks(trigger), after, until)
     ticks = ticks_of(trigger)
     if ticks is None:
         return 0
-    assert not isinstance(trigger, Never)
     if trigger.start is not None:
         after = max(after, trigger.start - 1)
     if trigger.end is not None:
@@ -77,6 +98,13 @@ def nth_newest(trigger: Trigger, after: Instant, until: Instant, number: int) ->
 
     By halving the span and counting, so that its cost does not grow with `number`.
     """
+    if not isinstance(trigger, TIME_TRIGGERS):
+        leaves = clocks(trigger)
+        return (
+            nth_newest(leaves[0], after, until, number)
+            if len(leaves) == 1
+            else _walk_back(trigger, after, until, number)
+        )
     if number < 1 or count_fires(trigger, after, until) < number:
         return None
     low, high = after, until  # count(low, until] >= number > count(high, until]
@@ -87,6 +115,37 @@ def nth_newest(trigger: Trigger, after: Instant, until: Instant, number: int) ->
         else:
             high = middle
     return high
+
+
+def _each(tree: Trigger, ask: Callable[[TimeTrigger], Instant | None]) -> Iterator[Instant]:
+    """What the clocks of a tree answer, those left out that have none."""
+    return (found for leaf in clocks(tree) if (found := ask(leaf)) is not None)
+
+
+def _count_union(leaves: Sequence[TimeTrigger], after: Instant, until: Instant) -> int:
+    """How many instants in (after, until] are a fire of any of the leaves."""
+    ranked = sorted(((count_fires(leaf, after, until), n) for n, leaf in enumerate(leaves)), reverse=True)
+    total = 0
+    for place, (count, n) in enumerate(ranked):
+        busier = [leaves[other] for _, other in ranked[:place]]
+        if not busier:
+            total += count
+            continue
+        total += sum(
+            not any(newest_fire(other, fire) == fire for other in busier)
+            for fire in fires_between(leaves[n], after, until)
+        )
+    return total
+
+
+def _walk_back(tree: Trigger, after: Instant, until: Instant, number: int) -> Instant | None:
+    fire: Instant | None = until + 1
+    for _ in range(number):
+        assert fire is not None
+        fire = newest_fire(tree, fire - 1)
+        if fire is None or fire <= after:
+            return None
+    return fire if number > 0 else None
 
 
 def fires_between(
@@ -104,7 +163,9 @@ def due(name: str, trigger: Trigger, fire_time: Instant) -> Instant:
 
     `name` is namespace/name: with the fire time it decides the jitter, so every process and the audit agree on it.
     """
-    if isinstance(trigger, Never | AfterFinish) or not trigger.jitter:
+    if not isinstance(trigger, TIME_TRIGGERS):
+        return _due_of_tree(name, trigger, fire_time)
+    if isinstance(trigger, AfterFinish) or not trigger.jitter:
         return fire_time
     latest = fire_time + jitter(name, fire_time, trigger.jitter)
     following = next_fire(trigger, fire_time)
@@ -113,6 +174,38 @@ def due(name: str, trigger: Trigger, fire_time: Instant) -> Instant:
     if isinstance(trigger, WindowDays):
         latest = min(latest, closing(trigger, fire_time) - 1)
     return max(latest, fire_time)
+
+
+def _due_of_tree(name: str, tree: Trigger, fire_time: Instant) -> Instant:
+    """Of leaves that coincide the first to be due decides; and before the next fire of any leaf."""
+    latest = min((due(name, leaf, fire_time) for _, leaf in _firing(tree, fire_time)), default=fire_time)
+    following = next_fire(tree, fire_time) if latest > fire_time else None
+    return latest if following is None else min(latest, following - 1)
+
+
+def ticking(trigger: Trigger, fire_time: Instant) -> tuple[int, ...]:
+    """The nodes of a tree whose fire this is: those leaves that fire by themselves and coincide."""
+    return tuple(node for node, _ in _firing(trigger, fire_time))
+
+
+def _firing(tree: Trigger, fire_time: Instant) -> Iterator[tuple[int, TimeTrigger]]:
+    return ((node, leaf) for node, leaf in tree_of(tree).alone if newest_fire(leaf, fire_time) == fire_time)
+
+
+def next_latch(
+    trigger: Trigger, after: Instant, *, last_fire: Instant | None = None
+) -> tuple[Instant, tuple[int, ...]] | None:
+    """The first tick after an instant of the time leaves that only latch, and the nodes that have it; None: no more.
+
+    A latch has no jitter: it holds from the nominal instant. `last_fire` is when the tree last fired, which
+    `window_days` counts from.
+    """
+    latching = tree_of(trigger).latching
+    ticks = [(at, node) for node, leaf in latching if (at := next_fire(leaf, after, last_fire=last_fire)) is not None]
+    if not ticks:
+        return None
+    first = min(ticks)[0]
+    return first, tuple(node for at, node in ticks if at == first)
 
 
 def jitter(name: str, fire_time: Instant, most: Duration) -> Duration:
@@ -172,8 +265,8 @@ def _not_before(trigger: WindowDays, last_fire: Instant) -> Instant:
 # ── the instants of a trigger ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def ticks_of(trigger: Trigger) -> Ticks | None:
-    """The instants that a trigger names, bounds aside; None where no clock names them (after_finish, never).
+def ticks_of(trigger: TimeTrigger) -> Ticks | None:
+    """The instants that a time trigger names, bounds aside; None where no clock names them (after_finish).
 
     For `window_days` every opening on an allowed day. Raises CronError, UnknownZone or ValueError for a trigger that
     `validate` refuses.
@@ -187,7 +280,7 @@ def ticks_of(trigger: Trigger) -> Ticks | None:
             return OneTick(trigger.time)
         case WindowDays():
             return _windows(trigger.days, trigger.earliest, trigger.timezone)
-        case AfterFinish() | Never():
+        case AfterFinish():
             return None
         case _:
             assert_never(trigger)
@@ -228,27 +321,30 @@ class Preview:
 def preview(trigger: Trigger, after: Instant, count: int, *, last_fire: Instant | None = None) -> tuple[Preview, ...]:
     """The next `count` fires strictly after an instant, as if each ran. Changes nothing and needs no declaration.
 
-    Of `after_finish` only the first fire can be told, as if it were enabled at `after`.
+    Of `after_finish` only the first fire can be told, as if it were enabled at `after`; of a tree only those of the
+    clocks that satisfy it by themselves, each in its own zone.
     """
     if isinstance(trigger, AfterFinish):
         fire = _after_finish("", trigger, max(after, trigger.start or 0))
         note = f"first when enabled, then {format_duration(trigger.delay)} after each run has ended"
         return () if fire is None or count < 1 else (Preview(fire, format_local(resolve(_UTC), fire), note),)
-    zone = resolve(getattr(trigger, "timezone", _UTC))
-    ticks = ticks_of(trigger)
     found: list[Preview] = []
     before = after
-    while ticks is not None and len(found) < count:
+    while len(found) < count:
         fire = next_fire(trigger, before, last_fire=last_fire)
         if fire is None:
             break
-        note = "; ".join(_notes(trigger, ticks, zone, before if found else None, fire))
+        leaf = next(leaf for leaf in clocks(trigger) if next_fire(leaf, fire - 1, last_fire=last_fire) == fire)
+        zone = resolve(getattr(leaf, "timezone", _UTC))
+        note = "; ".join(_notes(leaf, ticks_of(leaf), zone, before if found else None, fire))
         found.append(Preview(fire, format_local(zone, fire), note))
         before = last_fire = fire
     return tuple(found)
 
 
-def _notes(trigger: Trigger, ticks: Ticks, zone: Zone, before: Instant | None, fire: Instant) -> Iterator[str]:
+def _notes(
+    trigger: TimeTrigger, ticks: Ticks | None, zone: Zone, before: Instant | None, fire: Instant
+) -> Iterator[str]:
     """What a reader of a preview would wonder about: shifted, repeated and skipped times, a changed offset."""
     if isinstance(ticks, LocalTicks):
         if isinstance(trigger, Cron) and trigger.dst_gap is Gap.SKIP and before is not None:
@@ -265,68 +361,3 @@ def _notes(trigger: Trigger, ticks: Ticks, zone: Zone, before: Instant | None, f
             yield f"this local time comes twice; this is the {which}"
     if before is not None and zone.offset_at(before) != zone.offset_at(fire):
         yield f"clocks changed from {format_offset(zone.offset_at(before))} to {format_offset(zone.offset_at(fire))}"
-
-
-# ── validation ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def validate(trigger: Trigger) -> list[Fault]:
-    """Everything that is wrong with a trigger, with paths relative to it; an empty list when it may be declared."""
-    if isinstance(trigger, Never):
-        return []
-    faults = list(_own_faults(trigger))
-    if trigger.jitter < 0:
-        faults.append(Fault("jitter", "must not be negative"))
-    if trigger.start is not None and trigger.end is not None and trigger.end < trigger.start:
-        faults.append(Fault("end", "lies before start; nothing would ever fire"))
-    elif not faults and not isinstance(trigger, AfterFinish):
-        first = next_fire(trigger, (trigger.start - 1) if trigger.start is not None else -(DAY * 366 * 200))
-        if first is None:
-            faults.append(Fault("end" if trigger.end is not None else "", "nothing fires between start and end"))
-    return faults
-
-
-def _own_faults(trigger: Cron | Interval | AfterFinish | At | WindowDays) -> Iterator[Fault]:
-    """The faults of what only this type of trigger has."""
-    if isinstance(trigger, Cron | Interval | WindowDays):
-        try:
-            resolve(trigger.timezone)
-        except UnknownZone as error:
-            yield Fault("timezone", str(error))
-    match trigger:
-        case Cron():
-            try:
-                parse_cron(trigger.expression, seconds=trigger.seconds)
-            except CronError as error:
-                yield Fault("expression", str(error))
-        case Interval():
-            try:
-                parse_every(trigger.every)
-            except ValueError as error:
-                yield Fault("every", str(error))
-        case AfterFinish():
-            if trigger.delay < 0:
-                yield Fault("delay", "must not be negative")
-        case WindowDays():
-            yield from _window_faults(trigger)
-        case At():
-            if not 0 <= trigger.time < END:
-                yield Fault("time", "must lie between 1970 and 9999")
-        case _:
-            assert_never(trigger)
-
-
-def _window_faults(trigger: WindowDays) -> Iterator[Fault]:
-    if trigger.every_days < 1:
-        yield Fault("every_days", "must be 1 or more")
-    if not trigger.days:
-        yield Fault("days", "must name at least one day of the week")
-    for name, value, low, high in (("earliest", trigger.earliest, 0, 1439), ("latest", trigger.latest, 1, 1440)):
-        if not low <= value <= high:
-            yield Fault(name, f"must be a time of day from {_clock_text(low)} to {_clock_text(high)}")
-    if trigger.earliest == trigger.latest:
-        yield Fault("latest", 'must differ from earliest; the whole day is earliest "00:00", latest "24:00"')
-
-
-def _clock_text(minutes: int) -> str:
-    return f"{minutes // 60:02}:{minutes % 60:02}"

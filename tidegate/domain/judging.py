@@ -17,6 +17,7 @@ from tidegate.domain.fires import closing, count_fires, newest_fire, next_fire, 
 from tidegate.domain.instants import Instant
 from tidegate.domain.reigns import Reign, after_finish_fire, due_under, reigns
 from tidegate.domain.schedules import CatchUpPolicy
+from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, WindowDays
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def judge(clock: Due, now: Instant) -> tuple[list[Block], bool]:
         cursor = clock.gap.to
     ruling = reigns(clock.revisions, cursor, now)
     for index, reign in enumerate(ruling):
-        if isinstance(reign.revision.spec.trigger, WindowDays):
+        if isinstance(clockwork(reign.revision.spec.trigger), WindowDays):
             older = _judge_back(clock, ruling[:index], now)
             if blocks or older:
                 return blocks + older, False
@@ -79,7 +80,7 @@ def _judge_back(clock: Due, ruling: Sequence[Reign], now: Instant) -> list[Block
     newer_runs = False
     caught_up = 0
     for reign in reversed(ruling):
-        match reign.revision.spec.trigger:
+        match clockwork(reign.revision.spec.trigger):
             case AfterFinish():
                 blocks = _after_finish(clock, reign)
             case WindowDays() as trigger:
@@ -94,7 +95,7 @@ def _judge_back(clock: Due, ruling: Sequence[Reign], now: Instant) -> list[Block
 
 def _found_before(clock: Due, reign: Reign) -> list[Block]:
     """The fires of a stored gap in one reign: all of them run."""
-    trigger = reign.revision.spec.trigger
+    trigger = clockwork(reign.revision.spec.trigger)
     first = next_fire(trigger, reign.after, last_fire=clock.last_fire)
     if first is None or first > reign.until:
         return []

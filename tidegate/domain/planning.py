@@ -23,6 +23,7 @@ from tidegate.domain.programs import ProgramRef
 from tidegate.domain.reigns import Reign, after_finish_fire, due_under, next_undecided, reigns
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, Revision
+from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, Cron, Interval, WindowDays
 from tidegate.domain.zones import END
 
@@ -121,7 +122,7 @@ def _on_time(clock: Due, now: Instant, steps: _Steps) -> Plan | None:
     if clock.gap is not None or len(clock.revisions) != 1:
         return None
     revision = clock.revisions[0]
-    trigger = revision.spec.trigger
+    trigger = clockwork(revision.spec.trigger)
     if revision.mode is not Mode.ENABLED or not isinstance(trigger, (Cron, Interval)) or trigger.jitter:
         return None
     asked = (id(trigger), clock.cursor, clock.last_fire)
@@ -350,7 +351,7 @@ def owed(
     that could be recomputed: its fires follow ends of runs.
     """
     for reign in reigns(revisions, since, until):
-        trigger = reign.revision.spec.trigger
+        trigger = clockwork(reign.revision.spec.trigger)
         if isinstance(trigger, WindowDays):
             yield from _owed_windows(reign, trigger, ran)
             continue

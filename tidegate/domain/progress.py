@@ -8,153 +8,85 @@ change at all: until then nobody looks at it (`need`). Nothing here reads a cloc
 Progress is small: sums and positions, never a pile of events. What arrives between two looks is given as one `Bulk` a
 topic: since no need was reached within it, adding it up is the same as folding it event by event.
 
-The words (docs/../SEMANTICS): a firing tree consumes all its progress, every leg, timer and latch. A time leaf inside
-`all` or `n_of` latches. `max_wait`, `quiet` and `elapsed` count from arrival in the database.
+A firing tree consumes all its progress: every leg, timer and latch. A time leaf that cannot fire alone latches.
+`max_wait`, `quiet` and `elapsed` count from arrival in the database. At one instant arrivals come first, then ticks,
+then silence. (docs/decisions: what the trigger algebra decides)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
 
+from tidegate.domain.collected import (
+    Advance,
+    Amount,
+    Arrival,
+    Bulk,
+    Deadline,
+    Evidence,
+    Facts,
+    Given,
+    Need,
+    Node,
+    Progress,
+    Subscription,
+    Tally,
+    Tick,
+    Topic,
+)
+from tidegate.domain.fires import closing, count_fires, newest_fire, next_fire, nth_newest
 from tidegate.domain.instants import Instant
-from tidegate.domain.triggers import Trigger
+from tidegate.domain.plugins import plugin_of
+from tidegate.domain.trees import tree_of
+from tidegate.domain.triggers import (
+    TIME_TRIGGERS,
+    All,
+    AnyOf,
+    Custom,
+    DataSize,
+    Elapsed,
+    Happened,
+    Never,
+    NOf,
+    Partition,
+    ProgramStatus,
+    Quiet,
+    Since,
+    Then,
+    TimeTrigger,
+    Trigger,
+    WindowDays,
+)
 
-Node: TypeAlias = int
-"""A node's place in the preorder of its tree; the root is 0."""
+__all__ = [
+    "Advance",
+    "Amount",
+    "Arrival",
+    "Bulk",
+    "Deadline",
+    "Evidence",
+    "Facts",
+    "Given",
+    "Need",
+    "Node",
+    "Progress",
+    "Subscription",
+    "Tally",
+    "Tick",
+    "Topic",
+    "advance",
+    "begin",
+    "subscriptions",
+]
 
+MOST_TICKS = 1000
+"""So many ticks of one latching leaf are looked at between two things that come; of more, the newest."""
 
-class Topic(NamedTuple):
-    """What a leaf listens to. `key` None: any; `match`: canonical JSON that the payload must contain, or None."""
-
-    type: str
-    key: str | None
-    match: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """One leaf listens to one topic. A `program_status` of three outcomes has three."""
-
-    node: Node
-    topic: Topic
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
-    """How much came: events, rows, bytes, and names of partitions (added, or also changed). Also cumulative totals."""
-
-    n: int = 0
-    rows: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bulk:
-    """What came for one subscription since the tree last looked and before the first arrival that is given singly."""
-
-    subscription: Subscription
-    amount: Amount
-    first_at: Instant
-    last_at: Instant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """One event, for every subscription of the tree that it reaches. `pos` orders arrivals, `at` is when it arrived."""
-
-    pos: int
-    at: Instant
-    subscriptions: tuple[Subscription, ...]
-    amount: Amount  # n = 1
-    payload: Mapping[str, Any]  # of dataset.updated and for plug-ins; may be empty for the rest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """The time leaves `nodes` (all that coincide) have a fire at `at`."""
-
-    at: Instant
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline:
-    """An instant at which node `node` is to be looked at although nothing came."""
-
-    at: Instant
-    node: Node
-
-
-Given: TypeAlias = Arrival | Tick | Deadline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a tree asks beside its progress: about its schedule."""
-
-    enabled_at: Instant  # progress was last reset: `elapsed` of a schedule that never ran counts from here
-    last_start: Instant | None  # of its last launched run
-    busy: bool  # a run of it waits or is active
-    last_seen: Mapping[Topic, Instant] = field(default_factory=dict)  # newest arrival of each topic, ever
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What one leaf has collected since the tree last fired."""
-
-    amount: Amount = Amount()
-    first_at: Instant | None = None
-    last_at: Instant | None = None
-    names: tuple[str, ...] = ()  # partitions, until their count is reached; then only counted
-    state: Mapping[str, Any] | None = None  # of a plug-in
-    tick: Instant | None = None  # of a time leaf: latched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What a tree has collected. The empty one is `Progress()`."""
-
-    tallies: Mapping[Node, Tally] = field(default_factory=dict)
-    began: Mapping[Node, Instant] = field(default_factory=dict)  # `all` with max_wait: the first arrival in any leg
-    forced: frozenset[Node] = frozenset()  # `all` that waited its longest and counts as satisfied
-    settled: Mapping[Node, Instant] = field(default_factory=dict)  # `quiet`: since when its trigger is satisfied
-    fired_at: Instant | None = None  # when the tree last fired (not consumed; `elapsed` never fires twice for one wait)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What one fire consumed: for each leaf that collected anything, its tally."""
-
-    at: Instant  # of the arrival, tick or deadline that completed it
-    pos: int | None  # of that arrival; everything up to it (and for a deadline or tick everything before) is consumed
-    fire_time: Instant | None  # the newest tick it consumed
-    tallies: Mapping[Node, Tally]
-    timed_out: bool  # an `all` was forced: `run.timed_out_waiting`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """How much more must come for a subscription before the tree can change; None: no amount of that measure can.
-
-    The store compares each with the topic's totals. All None: nothing that comes for it matters before another leaf,
-    tick or deadline does.
-    """
-
-    n: int | None = None
-    rows: int | None = None
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
-    """What came of a fold."""
-
-    progress: Progress
-    fires: tuple[Evidence, ...]
-    deadlines: tuple[Deadline, ...]  # all that are to be stored now, ticks of latching leaves included
-    needs: Mapping[Subscription, Need]
+_FOREVER = 1 << 62
+_NOTHING = Tally()
 
 
 def subscriptions(trigger: Trigger) -> tuple[Subscription, ...]:
@@ -162,16 +94,475 @@ def subscriptions(trigger: Trigger) -> tuple[Subscription, ...]:
 
     `elapsed since last_run` listens to no topic: the store looks at the schedule when a run of it ends.
     """
-    raise NotImplementedError
+    found: list[Subscription] = []
+    for node, leaf in enumerate(tree_of(trigger).nodes):
+        found += (Subscription(node=node, topic=topic) for topic in _topics(leaf))
+    return tuple(found)
+
+
+def _topics(leaf: Trigger) -> Sequence[Topic]:
+    """What one leaf listens to. The payload of a run's event says whether it was part of a backfill."""
+    match leaf:
+        case Partition() | DataSize():
+            return (Topic("dataset.updated", leaf.dataset),)
+        case Happened():
+            return (Topic(leaf.event, leaf.key, None if leaf.match is None else _canonical(leaf.match)),)
+        case ProgramStatus():
+            which = None if leaf.backfill else _canonical({"backfill": False})
+            return [Topic(f"run.{outcome}", leaf.program, which) for outcome in dict.fromkeys(leaf.outcomes)]
+        case Elapsed(since=Since.LAST_EVENT):
+            assert leaf.event is not None
+            return (Topic(leaf.event, leaf.key),)
+        case Custom():
+            return tuple(dict.fromkeys(plugin_of(leaf.plugin).topics(leaf.parameters)))
+        case _:
+            return ()
+
+
+def _canonical(match: Mapping[str, Any]) -> str:
+    """Equal JSON as equal text."""
+    return json.dumps(match, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def begin(trigger: Trigger, facts: Facts) -> Advance:
     """Empty progress of a tree that was enabled, updated or reset at `facts.enabled_at`: its deadlines and needs."""
-    raise NotImplementedError
+    return advance(trigger, Progress(), (), (), facts)
 
 
 def advance(
     trigger: Trigger, progress: Progress, bulk: Sequence[Bulk], given: Sequence[Given], facts: Facts
 ) -> Advance:
-    """Fold `bulk`, then each of `given` (ascending by instant; arrivals among themselves by pos)."""
-    raise NotImplementedError
+    """Fold `bulk`, then each of `given` (ascending by instant; arrivals among themselves by pos).
+
+    Instants at which time alone decides are looked at in between, whether they were given or not: a given deadline says
+    no more than that it is now at least that late. So the fires do not depend on how things were batched.
+    """
+    fold = Fold(trigger, progress, facts)
+    for some in sorted(bulk, key=lambda one: one.last_at):
+        fold.silence(some.last_at - 1)
+        fold.add(some.subscription.node, some.amount, some.first_at, some.last_at)
+        fold.decide(some.last_at, None)
+    for at, one in _in_order(given):
+        fold.silence(at - 1)
+        match one:
+            case Arrival():
+                for subscription in one.subscriptions:
+                    fold.add(subscription.node, one.amount, one.at, one.at, one)
+                fold.decide(at, one.pos)
+            case Tick():
+                fold.tick(at, one.nodes)
+            case Deadline():
+                fold.tick(at)
+            case _:
+                assert_never(one)
+    return Advance(
+        progress=fold.progress(),
+        fires=tuple(fold.fires),
+        deadlines=fold.deadlines(),
+        needs=fold.needs(),
+    )
+
+
+def _in_order(given: Sequence[Given]) -> Sequence[tuple[Instant, Given]]:
+    """With the instant at which each is folded: arrivals keep the order of their commits, and time never goes back."""
+    keyed: list[tuple[tuple[Instant, int, int], Given]] = []
+    latest = -_FOREVER
+    for one in sorted((one for one in given if isinstance(one, Arrival)), key=lambda one: one.pos):
+        latest = max(latest, one.at)
+        keyed.append(((latest, 0, one.pos), one))
+    for timed in given:
+        if not isinstance(timed, Arrival):
+            keyed.append(((timed.at, 1 if isinstance(timed, Tick) else 2, 0), timed))
+    return [(key[0], one) for key, one in sorted(keyed, key=lambda pair: pair[0])]
+
+
+class Fold:
+    """A tree on its way through what it is fed. The attributes are those of `Progress`, and what came of it."""
+
+    def __init__(self, trigger: Trigger, progress: Progress, facts: Facts) -> None:
+        self.tree = tree_of(trigger)
+        self.facts = facts
+        self.busy = facts.busy
+        self.tallies = dict(progress.tallies)
+        self.forced, self.kept = set(progress.forced), set(progress.kept)
+        self.settled = dict(progress.settled)
+        self.fired_at = progress.fired_at
+        self.seen = facts.enabled_at if progress.seen is None else progress.seen
+        self.now = self.seen
+        self.fires: list[Evidence] = []
+
+    # ── being fed ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, node: Node, amount: Amount, first: Instant, last: Instant, event: Arrival | None = None) -> None:
+        """Something came for a leaf: one event, or many of which none matters by itself."""
+        leaf, before = self.tree.nodes[node], self.tallies.get(node, _NOTHING)
+        last = last if before.last_at is None else max(before.last_at, last)
+        if isinstance(leaf, Elapsed):
+            self.tallies[node] = replace(before, last_at=last)
+            return
+        names, state = before.names, before.state
+        if isinstance(leaf, Partition) and event is not None and len(names) < leaf.count:
+            new = [*event.payload.get("partitions_added", ())]
+            new += event.payload.get("partitions_changed", ()) if leaf.changed else ()
+            names = tuple(dict.fromkeys((*names, *new)))[: leaf.count]
+        if isinstance(leaf, Custom) and event is not None and not self._custom(leaf, before):
+            plugin = plugin_of(leaf.plugin)
+            state = plugin.add(leaf.parameters, plugin.start(leaf.parameters) if state is None else state, event)
+        self.tallies[node] = Tally(
+            amount=Amount(
+                n=before.amount.n + amount.n,
+                rows=before.amount.rows + amount.rows,
+                bytes=before.amount.bytes + amount.bytes,
+            ),
+            first_at=first if before.first_at is None else min(before.first_at, first),
+            last_at=last,
+            names=names,
+            state=state,
+        )
+
+    def tick(self, at: Instant, nodes: Sequence[Node] = ()) -> None:
+        """It is `at`: time leaves that have a fire now latch, `nodes` have one besides."""
+        fresh = at > self.seen
+        self.seen = self.now = max(self.seen, at)
+        for node, leaf in self.tree.latching:
+            if node in nodes or (fresh and self._next_tick(leaf, at - 1) == at):
+                before = self.tallies.get(node, _NOTHING)
+                held = before.tick is not None and _latched_until(leaf, before.tick) >= at - 1
+                newest = at if before.tick is None else max(before.tick, at)
+                self.tallies[node] = Tally(first_at=before.first_at if held else at, last_at=newest, tick=newest)
+        for node, _ in self.tree.alone:
+            if node in nodes:
+                self.tallies[node] = Tally(first_at=at, last_at=at, tick=at)
+        self.decide(self.now, None)
+
+    def silence(self, until: Instant) -> None:
+        """Nothing comes up to and including `until`: look wherever time alone may change the answer."""
+        floors = self._floors(until)
+        while True:
+            ticks = ((max(at, floors.get(node, at)), node) for at, node in self._ticks())
+            at = min((at for at, _ in (*self._moments(), *self._ends(), *ticks) if at <= until), default=None)
+            if at is None:
+                self.seen = max(self.seen, until)
+                self.now = max(self.now, self.seen)
+                return
+            self.tick(at)
+
+    def _floors(self, until: Instant) -> Mapping[Node, Instant]:
+        """Of leaves with more ticks to come than are looked at one by one: the first that is."""
+        many = [
+            (node, leaf)
+            for node, leaf in self.tree.latching
+            if _limited(leaf) and count_fires(leaf, self.seen, until) > MOST_TICKS
+        ]
+        return {node: nth_newest(leaf, self.seen, until, MOST_TICKS) or until for node, leaf in many}
+
+    # ── deciding ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def decide(self, at: Instant, pos: int | None) -> None:
+        """Look at the tree as it is at an instant; if it is satisfied it fires and consumes everything."""
+        self.now = max(self.now, at)
+        self.seen = max(self.seen, self.now - 1)
+        if self.satisfied()[0]:
+            self.fires.append(self._evidence(pos))
+            self._forget(0)
+            self.fired_at = self.now
+            self.busy = True
+
+    def satisfied(self) -> list[bool]:
+        """Whether each node is satisfied now; longest waits that are over are settled on the way, legs first."""
+        answer = [False] * len(self.tree.nodes)
+        for node in range(len(answer) - 1, -1, -1):
+            answer[node] = self._satisfied(node, answer)
+        return answer
+
+    def _satisfied(self, node: Node, answer: list[bool]) -> bool:
+        trigger = self.tree.nodes[node]
+        inner = [answer[child] for child in self.tree.children[node]]
+        match trigger:
+            case Quiet():
+                if not inner[0]:
+                    self.settled.pop(node, None)
+                    return False
+                self.settled.setdefault(node, self.now)
+                return self.now >= self.quiet_at(node, trigger)
+            case All():
+                if node in self.forced or node in self.kept:
+                    return True
+                return self._waited(node, trigger, all(inner))
+            case AnyOf():
+                return any(inner)
+            case NOf():
+                return sum(inner) >= trigger.n
+            case _:
+                return self.leaf_satisfied(node)
+
+    def _waited(self, node: Node, trigger: All, complete: bool) -> bool:
+        """An `all`: at the end of its longest wait it is decided, until the tree fires or it begins anew."""
+        over = self.wait_over(node, trigger)
+        if over is None or self.now < over:
+            return complete
+        if complete:
+            self.kept.add(node)
+        elif trigger.then is Then.RUN:
+            self.forced.add(node)
+        else:
+            self._forget(node)
+        return complete or trigger.then is Then.RUN
+
+    def leaf_satisfied(self, node: Node) -> bool:
+        """Whether a leaf has what it waits for."""
+        leaf, tally = self.tree.nodes[node], self.tallies.get(node, _NOTHING)
+        match leaf:
+            case Partition():
+                return len(tally.names) >= leaf.count
+            case DataSize():
+                return tally.amount.bytes >= (leaf.bytes or 0) and tally.amount.rows >= (leaf.rows or 0)
+            case Happened() | ProgramStatus():
+                return tally.amount.n >= leaf.count
+            case Elapsed():
+                at = self.elapsed_at(node, leaf)
+                return at is not None and self.now >= at
+            case Custom():
+                return self._custom(leaf, tally)
+            case Never():
+                return False
+            case _:
+                assert isinstance(leaf, TIME_TRIGGERS)
+                return tally.tick is not None and self.now <= _latched_until(leaf, tally.tick)
+
+    def _custom(self, leaf: Custom, tally: Tally) -> bool:
+        plugin = plugin_of(leaf.plugin)
+        return plugin.satisfied(leaf.parameters, plugin.start(leaf.parameters) if tally.state is None else tally.state)
+
+    def elapsed_at(self, node: Node, leaf: Elapsed) -> Instant | None:
+        """From when on an `elapsed` is satisfied, if nothing more comes; None: not before something happens."""
+        if leaf.since is Since.LAST_RUN:
+            if self.busy:
+                return None
+            return max(self.facts.enabled_at, self.facts.last_start or 0, self.fired_at or 0) + leaf.after
+        at = max(self.facts.enabled_at, self.tallies.get(node, _NOTHING).last_at or 0) + leaf.after
+        return None if self.fired_at is not None and self.fired_at >= at else at  # once per silence
+
+    def quiet_at(self, node: Node, trigger: Quiet) -> Instant:
+        """From when on a `quiet` whose trigger is satisfied is so itself, if nothing more comes."""
+        last = [tally.last_at for _, tally in self._arrived(node) if tally.last_at is not None]
+        at = max(last) + trigger.silence if last else self.now
+        return at if trigger.max_wait is None else min(at, self.settled[node] + trigger.max_wait)
+
+    def wait_over(self, node: Node, trigger: All) -> Instant | None:
+        """When the longest wait of an `all` ends; None: it has none, or nothing came yet."""
+        began = self.began(node) if trigger.max_wait is not None else None
+        return None if began is None or trigger.max_wait is None else began + trigger.max_wait
+
+    def began(self, node: Node) -> Instant | None:
+        """The first of what came for the leaves inside a node and is still there: arrivals, and ticks that hold."""
+        inside = range(node, self.tree.ends[node])
+        first = [tally.first_at for _, tally in self._arrived(node) if tally.first_at is not None]
+        for place, _ in self.tree.latching:
+            tally = self.tallies.get(place, _NOTHING)
+            if place in inside and tally.first_at is not None and self.leaf_satisfied(place):
+                first.append(tally.first_at)
+        return min(first, default=None)
+
+    def _arrived(self, node: Node) -> Iterator[tuple[Node, Tally]]:
+        """What events brought to the leaves inside a node; ticks aside."""
+        inside = range(node, self.tree.ends[node])
+        return ((place, tally) for place, tally in self.tallies.items() if place in inside and tally.tick is None)
+
+    # ── instants at which time alone decides ───────────────────────────────────────────────────────────────────────
+
+    def _moments(self) -> Iterator[tuple[Instant, Node]]:
+        """When silence changes the answer, by node."""
+        for node, trigger in enumerate(self.tree.nodes):
+            at: Instant | None = None
+            match trigger:
+                case Elapsed():
+                    at = self.elapsed_at(node, trigger)
+                case Quiet() if node in self.settled:
+                    at = self.quiet_at(node, trigger)
+                case All() if node not in self.forced and node not in self.kept:
+                    at = self.wait_over(node, trigger)
+                case _:
+                    continue
+            if at is not None and at > self.now:
+                yield at, node
+
+    def _ticks(self) -> Iterator[tuple[Instant, Node]]:
+        """The next ticks of the time leaves that latch; of one that holds until the tree fires, none."""
+        for node, leaf in self.tree.latching:
+            if _limited(leaf) or self.tallies.get(node, _NOTHING).tick is None:
+                at = self._next_tick(leaf, self.seen)
+                if at is not None:
+                    yield at, node
+
+    def _ends(self) -> Iterator[tuple[Instant, Node]]:
+        """When ticks that are held cease to be."""
+        for node, leaf in self.tree.latching:
+            tick = self.tallies.get(node, _NOTHING).tick
+            if tick is not None and _limited(leaf) and (end := _latched_until(leaf, tick) + 1) > self.now:
+                yield end, node
+
+    def _next_tick(self, leaf: TimeTrigger, after: Instant) -> Instant | None:
+        if self.facts.ticks_from is not None:
+            after = max(after, self.facts.ticks_from - 1)
+        return next_fire(leaf, after, last_fire=self.fired_at)
+
+    # ── what is left ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _evidence(self, pos: int | None) -> Evidence:
+        found: dict[Node, Tally] = {}
+        for node, leaf in enumerate(self.tree.nodes):
+            tally = self.tallies.get(node, _NOTHING)
+            match leaf:
+                case Elapsed():
+                    if self.leaf_satisfied(node):
+                        found[node] = replace(tally, first_at=self.elapsed_at(node, leaf))
+                case _ if tally.tick is None:
+                    if tally.amount.n:
+                        found[node] = tally
+                case _ if self.leaf_satisfied(node):
+                    found[node] = self.newest_tick(node, tally)
+        ticks = [tally.tick for tally in found.values() if tally.tick is not None]
+        return Evidence(
+            at=self.now,
+            pos=pos,
+            fire_time=max(ticks, default=None),
+            tallies=found,
+            timed_out=bool(self.forced),
+        )
+
+    def newest_tick(self, node: Node, tally: Tally) -> Tally:
+        """A tick that holds until the tree fires is not looked at again: which one is the newest is found here."""
+        leaf = self.tree.nodes[node]
+        assert isinstance(leaf, TIME_TRIGGERS)
+        if _limited(leaf) or all(place != node for place, _ in self.tree.latching):
+            return tally
+        newest = newest_fire(leaf, self.seen)
+        if newest is None or tally.tick is None or newest <= max(tally.tick, (self.facts.ticks_from or 0) - 1):
+            return tally
+        return replace(tally, tick=newest, last_at=newest)
+
+    def _forget(self, node: Node) -> None:
+        """Everything that was collected inside a node. When something was last heard of is no progress, and stays."""
+        inside = range(node, self.tree.ends[node])
+        for place in [place for place in self.tallies if place in inside]:
+            if not isinstance(self.tree.nodes[place], Elapsed):
+                del self.tallies[place]
+        for place in [place for place in self.settled if place in inside]:
+            del self.settled[place]
+        self.forced.difference_update(inside)
+        self.kept.difference_update(inside)
+
+    def progress(self) -> Progress:
+        """What is to be kept."""
+        over = [
+            node
+            for node, leaf in self.tree.latching
+            if (tick := self.tallies.get(node, _NOTHING).tick) is not None and _latched_until(leaf, tick) < self.now
+        ]
+        began = {
+            node: self.began(node)
+            for node, trigger in enumerate(self.tree.nodes)
+            if isinstance(trigger, All) and trigger.max_wait is not None
+        }
+        return Progress(
+            tallies={node: tally for node, tally in sorted(self.tallies.items()) if node not in over},
+            began={node: at for node, at in began.items() if at is not None},
+            forced=frozenset(self.forced),
+            kept=frozenset(self.kept),
+            settled=dict(self.settled),
+            fired_at=self.fired_at,
+            seen=self.seen,
+        )
+
+    # ── when to look again ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def deadlines(self) -> tuple[Deadline, ...]:
+        """Those that are to be stored: of nodes that can still change the tree."""
+        live = self._live()
+        found = {Deadline(at=at, node=node) for at, node in (*self._moments(), *self._ticks()) if node in live}
+        return tuple(sorted(found, key=lambda one: (one.at, one.node)))
+
+    def needs(self) -> Mapping[Subscription, Need]:
+        """How much more of each topic must come."""
+        live = self._live()
+        found: dict[Subscription, Need] = {}
+        for node, leaf in enumerate(self.tree.nodes):
+            listens = _topics(leaf)
+            for topic in listens:
+                need = self._need(node, len(listens), waited=live[node]) if node in live else Need()
+                found[Subscription(node=node, topic=topic)] = need
+        return found
+
+    def _need(self, node: Node, topics: int, *, waited: bool) -> Need:
+        """Of one of a leaf's topics. `waited`: a longest wait begins with whatever comes first."""
+        leaf, amount = self.tree.nodes[node], self.tallies.get(node, _NOTHING).amount
+        match leaf:
+            case Elapsed():
+                return Need(n=1) if self.elapsed_at(node, leaf) is None else Need()  # the end of a silence
+            case _ if waited:
+                return Need(n=1)
+            case DataSize():
+                if leaf.bytes is not None and amount.bytes < leaf.bytes:
+                    return Need(bytes=leaf.bytes - amount.bytes)
+                return Need(rows=(leaf.rows or 0) - amount.rows)
+            case Happened() | ProgramStatus():
+                return Need(n=-(-(leaf.count - amount.n) // topics))  # one of them has its share before all have it
+            case _:
+                return Need(n=1)
+
+    def _live(self) -> Mapping[Node, bool]:
+        """The nodes that can still change the tree, and whether an `all` above waits for its first arrival."""
+        lasting = self._lasting()
+        found: dict[Node, bool] = {}
+        open_ = [(0, False)]
+        while open_:
+            node, waited = open_.pop()
+            if lasting[node]:
+                continue
+            trigger = self.tree.nodes[node]
+            if isinstance(trigger, All) and trigger.max_wait is not None:
+                waited = waited or not self._begun_for_good(node)
+            found[node] = waited
+            open_ += ((child, waited) for child in self.tree.children[node])
+        return found
+
+    def _begun_for_good(self, node: Node) -> bool:
+        """Whether something came for a node that stays until the tree fires: an event, or a tick that holds."""
+        inside = range(node, self.tree.ends[node])
+        held = (place for place, leaf in self.tree.latching if place in inside and not _limited(leaf))
+        return any(tally.amount.n for _, tally in self._arrived(node)) or any(place in self.tallies for place in held)
+
+    def _lasting(self) -> list[bool]:
+        """Whether each node is satisfied and stays so until the tree fires, whatever comes."""
+        answer = [False] * len(self.tree.nodes)
+        for node in range(len(answer) - 1, -1, -1):
+            trigger = self.tree.nodes[node]
+            inner = [answer[child] for child in self.tree.children[node]]
+            match trigger:
+                case Quiet():
+                    waited = self.settled.get(node, _FOREVER) + (trigger.max_wait or _FOREVER)
+                    answer[node] = inner[0] and self.now >= waited
+                case All():
+                    answer[node] = node in self.forced or node in self.kept or all(inner)
+                case AnyOf():
+                    answer[node] = any(inner)
+                case NOf():
+                    answer[node] = sum(inner) >= trigger.n
+                case Elapsed():
+                    pass
+                case _:
+                    lasts = not (isinstance(trigger, TIME_TRIGGERS) and _limited(trigger))
+                    answer[node] = lasts and self.leaf_satisfied(node)
+        return answer
+
+
+def _limited(leaf: TimeTrigger) -> bool:
+    """Whether its ticks can cease to hold before the tree fires."""
+    return leaf.latch is not None or isinstance(leaf, WindowDays)
+
+
+def _latched_until(leaf: TimeTrigger, tick: Instant) -> Instant:
+    """The last instant at which a tick still holds. That of a window at most until the window closes."""
+    until = _FOREVER if leaf.latch is None else tick + leaf.latch
+    return min(until, closing(leaf, tick) - 1) if isinstance(leaf, WindowDays) else until

@@ -63,6 +63,13 @@ def _build(trigger: Trigger) -> Tree:
     return Tree(tuple(nodes), tuple(ends), tuple(children), tuple(alone), tuple(latching))
 
 
+def clockwork(trigger: Trigger) -> Trigger:
+    """What decides the fires of a tree: its clock if it has just one, else the tree itself."""
+    if isinstance(trigger, AnyOf) and len(found := clocks(trigger)) == 1:
+        return found[0]
+    return trigger
+
+
 def clocks(trigger: Trigger) -> Sequence[TimeTrigger]:
     """The time triggers by which a tree fires on its own, each once. Of a single time trigger itself; `after_finish`
     is one only at the root."""

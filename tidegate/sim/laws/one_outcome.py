@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from tidegate.domain.instants import MINUTE, Instant
 from tidegate.domain.runs import Cause
-from tidegate.domain.triggers import AfterFinish, Never
+from tidegate.domain.trees import clocks
+from tidegate.domain.triggers import AfterFinish
 from tidegate.sim.history import History, RunFact, ScheduleFact, StretchFact, Violation, when
 from tidegate.sim.laws.owed import owed
 
@@ -76,7 +77,7 @@ def _decided_by(history: History, schedule: ScheduleFact) -> Instant:
     if history.calm_since is None or history.end < history.calm_since + PATIENCE:
         return 0
     triggers = [one.spec.trigger for one in schedule.revisions]
-    jitter = max((one.jitter for one in triggers if not isinstance(one, Never)), default=0)
+    jitter = max((leaf.jitter for one in triggers for leaf in clocks(one)), default=0)
     return history.end - PATIENCE - jitter
 
 
