@@ -117,3 +117,12 @@ def test_what_cannot_be_loaded_says_where_and_why(tmp_path: Path) -> None:
     broken.write_text("x = 1\nraise RuntimeError('no database here')\n")
     with pytest.raises(CannotLoad, match=r"RuntimeError: no database here .*broken\.py:2"):
         load_apps(str(broken))
+
+
+def test_a_fault_of_a_declaration_names_the_users_own_line(tmp_path: Path) -> None:
+    file = tmp_path / "flow.py"
+    file.write_text(
+        "from tidegate import App\n\napp = App('x')\napp.command('twice', 'true')\napp.command('twice', 'true')\n"
+    )
+    with pytest.raises(CannotLoad, match=r"declares two programs named 'twice' \(.*flow\.py:5\)"):
+        load_apps(str(file))

@@ -73,5 +73,7 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _cannot(target: str, fault: Exception) -> CannotLoad:
-    last = traceback.extract_tb(fault.__traceback__)[-1]
+    ours = str(Path(__file__).parent)  # the user's own line says more than the one of the SDK that refused it
+    frames = traceback.extract_tb(fault.__traceback__)
+    last = next((frame for frame in reversed(frames) if not frame.filename.startswith(ours)), frames[-1])
     return CannotLoad(f"{target} cannot be imported: {type(fault).__name__}: {fault} ({last.filename}:{last.lineno}).")
