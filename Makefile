@@ -4,7 +4,7 @@ SEED ?= 1
 HOURS ?= 24
 SEEDS ?= 1
 
-.PHONY: help setup demo test check bench sim requirements lock format
+.PHONY: help setup demo test check bench sim requirements reference lock format
 
 help:            ## what there is
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,13 @@ sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS
 
 requirements: setup  ## which test proves which line
 	@$(BIN)/python tools/requirements.py
+
+reference: setup ## the pages of docs/reference that are made from the code
+	@$(BIN)/python tools/run_states.py > docs/reference/run-states.md
+	@$(BIN)/python tools/command_page.py > docs/reference/command-line.md
+	@$(BIN)/python tools/document_page.py > docs/reference/documents.md
+	@$(BIN)/python -m tidegate.settings > docs/reference/settings.md
+	@$(BIN)/python -m tidegate.api.reference > docs/reference/rest.md
 
 format: setup    ## put the code into the one format
 	$(BIN)/ruff format .

@@ -30,18 +30,30 @@ class Metadata(Document):
     namespace: Name = Field(default="default", description="the tenancy it belongs to")
     name: Name = Field(description="its name, unique within the namespace")
     application: Name | None = Field(default=None, description="the application that owns it")
-    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(default_factory=dict, max_length=100)
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=200)
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=10_000)
+    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(
+        default_factory=dict, max_length=100, description="key: text, for people and for filters"
+    )
+    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(
+        default="", max_length=200, description="who answers for it"
+    )
+    description: Annotated[str, BeforeValidator(_empty_text)] = Field(
+        default="", max_length=10_000, description="what it is for"
+    )
 
 
 class GlobalMetadata(Document):
     """Metadata of what lies in no namespace."""
 
     name: Name = Field(description="its name")
-    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(default_factory=dict, max_length=100)
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=200)
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field(default="", max_length=10_000)
+    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(
+        default_factory=dict, max_length=100, description="key: text, for people and for filters"
+    )
+    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(
+        default="", max_length=200, description="who answers for it"
+    )
+    description: Annotated[str, BeforeValidator(_empty_text)] = Field(
+        default="", max_length=10_000, description="what it is for"
+    )
 
 
 class NamespaceSpec(Document):

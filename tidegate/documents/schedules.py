@@ -59,7 +59,10 @@ Constraint: TypeAlias = Annotated[Concurrency, BeforeValidator(_known_type)]
 class CatchUp(Document):
     """What becomes of fires that were due while no scheduler ran."""
 
-    policy: Annotated[Literal["none", "latest", "all"], choice("a catch-up policy", CatchUpPolicy)] = "latest"
+    policy: Annotated[Literal["none", "latest", "all"], choice("a catch-up policy", CatchUpPolicy)] = Field(
+        default="latest",
+        description="none of the missed fires run, the newest of all that is due, or all within limits",
+    )
     grace: Duration = Field(default=60_000_000, description="what is late by no more than this simply runs")
     window: PositiveDuration = Field(default=86_400_000_000, description="under `all`: nothing older runs")
     max: int = Field(default=100, ge=1, le=MANY, description="under `all`: at most so many run, the newest")
@@ -76,7 +79,7 @@ class WaitingPolicy(Document):
     max: int = Field(default=1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
     timeout: PositiveDuration | None = Field(default=None, description="how long a run may wait; left out: for ever")
     then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
-        "discard"
+        Field(default="discard", description="after the timeout: the run ends expired")
     )
 
 
@@ -93,7 +96,7 @@ class Retry(Document):
     factor: float = Field(default=2.0, ge=1, le=1000, description="by which each further delay grows")
     max_delay: Duration = Field(default=3_600_000_000, description="no delay is longer")
     then: Annotated[Literal["continue"], choice("`retry.then`", [ThenFailed.CONTINUE], of_later=[ThenFailed.PAUSE])] = (
-        "continue"
+        Field(default="continue", description="after the last attempt: the schedule goes on with its next fire")
     )
 
     @field_validator("max_delay")

@@ -5,11 +5,10 @@ Every function takes plain records and gives a dict of JSON values; instants are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tidegate.documents import encode
-from tidegate.domain.errors import Fault, Invalid, TidegateError
 from tidegate.domain.instants import Instant, format_duration, format_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
@@ -429,33 +428,4 @@ def set_aside(record: SetAside) -> dict[str, Any]:
         "at": moment(record.at),
         "count": record.count,
         "error": record.error,
-    }
-
-
-# ── problems ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-STATUS: Mapping[str, tuple[int, str]] = {
-    "invalid": (422, "The document is wrong"),
-    "not_found": (404, "There is no such thing"),
-    "conflict": (409, "Not possible as things stand"),
-    "stale": (412, "Changed in between"),
-    "refused": (422, "Not possible here"),
-    "unavailable": (503, "Something needed does not answer"),
-    "commit_unknown": (503, "It is not known whether this was done"),
-    "fenced": (503, "This process was declared dead"),
-}
-"""A code's HTTP status and title."""
-
-
-def problem(error: TidegateError, *, status: int | None = None) -> dict[str, Any]:
-    """An error as an RFC 9457 problem, every fault at once."""
-    number, title = STATUS.get(error.code, (500, "Something went wrong"))
-    faults: Sequence[Fault] = error.faults if isinstance(error, Invalid) else ()
-    return {
-        "type": f"urn:tidegate:problem:{error.code}",
-        "title": title,
-        "status": status or number,
-        "detail": str(error),
-        "code": error.code,
-        "errors": [{"path": fault.path, "reason": fault.reason} for fault in faults],
     }

@@ -37,6 +37,7 @@ class Bounded(Document):
     jitter: Duration = Field(
         default=0, description="each fire starts up to this much later, always by the same share of it"
     )
+
     @field_validator("end")
     @classmethod
     def _after_start(cls, end: int | None, info: ValidationInfo) -> int | None:
