@@ -31,6 +31,8 @@ def context_of(launch: Launch) -> dict[str, Any]:
         launch.previous_fire_time,
         launch.cause.value,
         launch.caused_by,
+        launch.inputs,
+        launch.evidence,
     )
 
 
@@ -45,6 +47,8 @@ def make_context(
     previous_fire_time: Instant | None,
     cause: str,
     caused_by: str,
+    inputs: JsonObject | None = None,
+    evidence: JsonObject | None = None,
 ) -> dict[str, Any]:
     """The context JSON; instants are RFC 3339."""
     fire = None if fire_time is None else format_instant(fire_time)
@@ -60,7 +64,8 @@ def make_context(
         "previous_fire_time": None if previous_fire_time is None else format_instant(previous_fire_time),
         "cause": {"type": cause, "by": caused_by, "fire_time": fire},
         "arguments": arguments,
-        "inputs": {},
-        "upstream": None,
-        "timed_out_waiting": False,
+        "inputs": inputs or {},
+        "upstream": (evidence or {}).get("upstream"),
+        "timed_out_waiting": bool((evidence or {}).get("timed_out_waiting")),
+        "evidence": evidence,
     }

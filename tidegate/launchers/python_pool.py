@@ -149,6 +149,8 @@ class PythonPoolLauncher:
             launch.previous_fire_time,
             launch.cause.value,
             launch.caused_by,
+            launch.inputs,
+            launch.evidence,
         )
         return ["start", identity, spec.entry, launch.arguments, environment, about]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -30,6 +30,8 @@ class Launch:
     previous_fire_time: Instant | None
     timeout: Duration | None = None
     grace: Duration = 30_000_000
+    inputs: JsonObject = field(default_factory=dict)  # by dataset, see domain.evidence
+    evidence: JsonObject | None = None
 
     @property
     def identity(self) -> str:

@@ -15,6 +15,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tidegate.sdk.inputs import Inputs
+
 if TYPE_CHECKING:
     from tidegate.sdk.data import Event
 
@@ -40,6 +42,17 @@ class RunCause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A run of another program that started this one. `outcome` is started, succeeded, failed, timed_out, cancelled
+    or crashed."""
+
+    id: str
+    program: str
+    outcome: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run, as its program sees it. All times are aware and in UTC.
 
@@ -60,11 +73,14 @@ class Run:
     previous_fire_time: datetime | None
     cause: RunCause
     arguments: Mapping[str, Any]
-    inputs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Empty in this version: triggers by data are not there yet."""
-    upstream: Run | None = None
-    """None in this version: triggers by programs are not there yet."""
+    inputs: Inputs = field(default_factory=Inputs)
+    """What is new in each dataset that the trigger names: `run.inputs[orders].read(spark)`."""
+    upstream: Upstream | None = None
+    """The newest run of a program that the trigger waits for."""
     timed_out_waiting: bool = False
+    """Whether a `max_wait` was over before everything had come."""
+    evidence: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What satisfied the trigger, as it is told by `tidegate runs --show`."""
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("tidegate.run"))
     """Its lines are the attempt's log, as are standard output and error."""
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
@@ -110,11 +126,25 @@ class Run:
                 previous_fire_time=_moment(context["previous_fire_time"]),
                 cause=RunCause(cause["type"], cause["by"], _moment(cause["fire_time"])),
                 arguments=context["arguments"],
+                inputs=Inputs(context["inputs"]),
+                upstream=_upstream(context["upstream"]),
                 timed_out_waiting=context["timed_out_waiting"],
+                evidence=context.get("evidence") or {},
                 cancellation=cancellation or Cancellation(),
             )
         except KeyError as error:
             raise ValueError(f"this is not the context of a run: it has no {error}") from None
+
+
+def _upstream(given: Mapping[str, Any] | None) -> Upstream | None:
+    if not given:
+        return None
+    return Upstream(
+        id=given["id"],
+        program=given.get("program", ""),
+        outcome=given.get("outcome", ""),
+        arguments=given.get("arguments") or {},
+    )
 
 
 def _moment(text: str | None) -> datetime | None:
