@@ -9,7 +9,6 @@ import pytest
 from tidegate.control.explain import Explanation, Node
 from tidegate.documents import parse, shapes
 from tidegate.documents.kinds import MODELS
-from tidegate.domain.errors import Conflict, Fault, Invalid
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import SECOND, parse_instant
 from tidegate.domain.programs import Command, ProgramRef
@@ -167,13 +166,6 @@ def test_statistics_have_every_key_of_the_interface() -> None:
         "consecutive_unchanged",
     ]
     assert (told["total_runs"], told["total_duration"], told["last_start"]) == (2, "PT1M30S", None)
-
-
-def test_a_problem_has_every_fault() -> None:
-    told = shapes.problem(Invalid([Fault("spec.priority", "x"), Fault("spec.program", "y")]))
-    assert (told["status"], told["code"]) == (422, "invalid")
-    assert told["errors"] == [{"path": "spec.priority", "reason": "x"}, {"path": "spec.program", "reason": "y"}]
-    assert shapes.problem(Conflict("no"))["status"] == 409
 
 
 def test_an_explanation_is_a_tree() -> None:
