@@ -41,8 +41,8 @@ class Amount:
 class Bulk:
     """What came for one subscription since the tree last looked and before the first arrival that is given singly.
 
-    It reaches no need, and nothing of it came later than the earliest deadline that is given with it: what came after a
-    deadline that is looked at late is given singly.
+    It reaches no need, and all of it came before the earliest deadline or tick that is given with it: what came at or
+    after one that is looked at late is given singly.
     """
 
     subscription: Subscription
@@ -88,6 +88,7 @@ class Facts:
     enabled_at: Instant  # progress was last reset: `elapsed` of a schedule that never ran counts from here
     last_start: Instant | None  # of its last launched run
     busy: bool  # a run of it waits or is active
+    last_end: Instant | None = None  # when the last run of it ended: `elapsed since last_run` was silent up to then
     last_seen: Mapping[Topic, Instant] = field(default_factory=dict)  # unused: what came is in bulk and given
     ticks_from: Instant | None = None  # ticks of latching leaves before it were missed and do not count (catch_up none)
 

@@ -339,7 +339,8 @@ class Fold:
         if leaf.since is Since.LAST_RUN:
             if self.busy:
                 return None
-            return max(self.facts.enabled_at, self.facts.last_start or 0, self.fired_at or 0) + leaf.after
+            at = max(self.facts.enabled_at, self.facts.last_start or 0, self.fired_at or 0) + leaf.after
+            return max(at, self.facts.last_end or 0)
         at = max(self.facts.enabled_at, self.tallies.get(node, _NOTHING).last_at or 0) + leaf.after
         return None if self.fired_at is not None and self.fired_at >= at else at  # once per silence
 
@@ -490,7 +491,9 @@ class Fold:
         for node, leaf in enumerate(self.tree.nodes):
             listens = _topics(leaf)
             for topic in listens:
-                need = self._need(node, len(listens), waited=live[node]) if node in live else Need()
+                named = isinstance(leaf, Partition | Custom) and not self.leaf_satisfied(node)  # no sum tells these
+                matters = node in live or named
+                need = self._need(node, len(listens), waited=live.get(node, False)) if matters else Need()
                 found[Subscription(node=node, topic=topic)] = need
         return found
 
