@@ -27,7 +27,7 @@ from typing import Any, TypeAlias, assert_never
 from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.programs import ProgramRef
-from tidegate.domain.runs import State
+from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Concurrency, Constraint, JsonObject, Mode, ScheduleSpec, ThenWaiting, Unmet
 
 
@@ -46,6 +46,8 @@ class Candidate:
     given: JsonObject | None  # arguments given by hand
     mode: Mode = Mode.ENABLED  # of the newest revision
     deleted: bool = False  # the schedule is gone
+    cause: Cause = Cause.FIRE
+    closed: bool = True  # its input is closed already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,34 @@ def _dataset_faults(payload: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(at, f"is not part of a dataset.updated event (known: {', '.join(known)})")
 
 
+def contains(payload: Any, match: Any) -> bool:
+    """Whether JSON contains other JSON, as PostgreSQL's `@>`: objects by their members, lists by their elements."""
+    if isinstance(match, Mapping):
+        return isinstance(payload, Mapping) and all(
+            name in payload and contains(payload[name], value) for name, value in match.items()
+        )
+    if isinstance(match, list):
+        return isinstance(payload, list) and all(any(contains(one, wanted) for one in payload) for wanted in match)
+    if isinstance(match, bool) or isinstance(payload, bool):
+        return payload is match
+    return bool(payload == match)
+
+
+def run_payload(
+    run: str, namespace: str, schedule: str, program: str, cause: str, outcome: str, reason: str
+) -> dict[str, Any]:
+    """The payload of `run.*` events, whose key is the program's `namespace/name`."""
+    return {
+        "run": run,
+        "schedule": f"{namespace}/{schedule}",
+        "program": f"{namespace}/{program}",
+        "cause": cause,
+        "backfill": cause == "backfill",
+        "outcome": outcome,
+        "reason": reason,
+    }
+
+
 def amount_of(type: str, payload: Mapping[str, Any]) -> Amount:
     """What an event counts for: one event, and the rows and bytes of new data that it tells of."""
     if type != DATASET_UPDATED:

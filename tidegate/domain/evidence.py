@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.domain.collected import Advance, Evidence, Facts, Progress, Subscription
-from tidegate.domain.instants import Instant
+from tidegate.domain.ids import RunKey
+from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.progress import advance
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.trees import tree_of
@@ -26,6 +27,10 @@ MOST_NAMES = 1000
 """Names of partitions in one leaf's evidence, and in one input."""
 MOST_EVENTS = 10
 """Events that evidence tells from the beginning of its ranges, and from their end."""
+
+
+EMPTY: JsonObject = {"leaves": [], "timed_out_waiting": False, "fire_time": None, "at": 0}
+"""The evidence of a run that nothing made."""
 
 
 # ── what a fire consumed ───────────────────────────────────────────────────────────────────────────────────────────
@@ -226,8 +231,70 @@ def ranges(evidence: JsonObject) -> Mapping[int, tuple[int, int]]:
     return found
 
 
-def first_and_last(events: Sequence[JsonObject]) -> list[JsonObject]:
-    """The first ten and the last ten of events that are in order."""
+T = TypeVar("T")
+
+
+def first_and_last(events: Sequence[T]) -> list[T]:
+    """The first ten and the last ten of what is in order."""
     if len(events) <= 2 * MOST_EVENTS:
         return list(events)
     return [*events[:MOST_EVENTS], *events[-MOST_EVENTS:]]
+
+
+# ── what is told of events and runs ────────────────────────────────────────────────────────────────────────────────
+
+
+def event_document(
+    pos: int,
+    type: str,
+    key: str,
+    id: str | None,
+    source: str,
+    time: Instant | None,
+    at: Instant,
+    payload: JsonObject,
+) -> dict[str, Any]:
+    """An event as a program is told of it: `time` is the publisher's, `arrived_at` the database's."""
+    return {
+        "pos": pos,
+        "type": type,
+        "key": key,
+        "id": id,
+        "source": source,
+        "time": None if time is None else format_instant(time),
+        "arrived_at": format_instant(at),
+        "payload": payload,
+    }
+
+
+def upstream_of(
+    run: RunKey,
+    namespace: str,
+    schedule: str,
+    program: str,
+    outcome: str,
+    fire_time: Instant | None,
+    arguments: JsonObject | None,
+) -> dict[str, Any]:
+    """The run that made this one run, as a program is told of it."""
+    return {
+        "id": str(run),
+        "namespace": namespace,
+        "schedule": schedule,
+        "program": program,
+        "outcome": outcome,
+        "fire_time": None if fire_time is None else format_instant(fire_time),
+        "arguments": dict(arguments or {}),
+    }
+
+
+def told(evidence: JsonObject | None, inputs: Mapping[str, JsonObject] | None) -> dict[str, Any]:
+    """What the context of a run says of both: `events`, `evidence`, `inputs`, `upstream`, `timed_out_waiting`."""
+    known = evidence or EMPTY
+    return {
+        "events": list(known.get("events", ())),
+        "evidence": list(known["leaves"]),
+        "inputs": dict(inputs or {}),
+        "upstream": known.get("upstream"),
+        "timed_out_waiting": known["timed_out_waiting"],
+    }

@@ -6,7 +6,7 @@ What is locked stays locked until then. Lists answer newest first and take an op
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -125,6 +125,8 @@ class RunRecord:
     merged_into: str | None
     stop: str | None
     attempts: tuple[AttemptRecord, ...]
+    evidence: JsonObject | None = None  # `domain.evidence`; grows until the run is ready
+    inputs: Mapping[str, JsonObject] | None = None  # by dataset; None: not closed yet, or a run without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,14 +274,20 @@ class ControlTx(EventControlTx, Protocol):
         given: JsonObject | None,
         priority: int,
         now: Instant,
+        like: RunKey | None = None,
     ) -> RunKey:
-        """A waiting run that is no clock fire: slot = now, ord = next of the clock."""
+        """A waiting run that is no clock fire: slot = now, ord = next of the clock. `like`: with the closed input and
+        evidence of that run."""
 
     async def request_stop(self, run: RunKey, by: str, now: Instant) -> State:
         """Cancel: a waiting or ready run ends cancelled at once; one in flight becomes stopping. The state afterwards
         (an end when it had ended before). Raises NotFound."""
 
     async def record_change(self, change: Change, now: Instant) -> None: ...
+    async def remember(self, key: str, request: str, notes: JsonObject, now: Instant) -> bool:
+        """That the request of this Idempotency-Key was carried out, by this very transaction; its answer follows
+        (`ControlStore.remember`), and can be made from the notes should it never come. False when the key is used
+        already: then this transaction must not commit."""
 
 
 class ControlStore(EventReads, Clock, Protocol):
@@ -329,6 +337,7 @@ class ControlStore(EventReads, Clock, Protocol):
         """Schedules (deleted ones too) by ascending id after `after`, with their ledger from `since` to `until`."""
 
     async def remembered(self, key: str) -> tuple[str, int, Any] | None:
-        """An Idempotency-Key's (request digest, status, answer)."""
+        """An Idempotency-Key's (request digest, status, answer); status 0: carried out, the answer is the notes."""
 
-    async def remember(self, key: str, request: str, status: int, answer: Any, now: Instant) -> None: ...
+    async def remember(self, key: str, request: str, status: int, answer: Any, now: Instant) -> None:
+        """Keep the answer, unless there is one."""

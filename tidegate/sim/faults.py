@@ -228,6 +228,8 @@ class FaultyTransaction:
             try:
                 await gate
                 inner.check()
+                if inner.told:
+                    await inner.flush()
             except Exception:
                 inner.release()
                 raise
@@ -275,7 +277,19 @@ class FaultyTransaction:
         return call.__get__(self)
 
 
-READS = frozenset({"now", "next_due", "next_wake", "open_attempts", "stop_requests", "alive", "silent"})
+READS = frozenset(
+    {
+        "now",
+        "next_due",
+        "next_wake",
+        "open_attempts",
+        "stop_requests",
+        "alive",
+        "silent",
+        "inbox_waits",
+        "next_deadline",
+    }
+)
 """Calls that change nothing: their answer is lost or not, which is the same."""
 
 

@@ -14,8 +14,10 @@ from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.declare import ControlTransaction
+from tidegate.sim.memory.event_reads import EventReading
 from tidegate.sim.memory.lake import DatasetReading, WatchTransaction
 from tidegate.sim.memory.membership import MembershipCalls
+from tidegate.sim.memory.pinning import PinningTransaction
 from tidegate.sim.memory.read import Reading
 from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.memory.time import TimekeeperTransaction
@@ -25,7 +27,9 @@ from tidegate.sim.memory.work import WorkerTransaction, open_attempt
 __all__ = ["MemoryStore", "MemoryTransaction"]
 
 
-class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransaction, WatchTransaction):
+class MemoryTransaction(
+    TimekeeperTransaction, AdmitterTransaction, WorkerTransaction, WatchTransaction, PinningTransaction
+):
     """An engine transaction: whichever part began it finds its own methods."""
 
     __slots__ = ()
@@ -35,7 +39,7 @@ class MemoryTransaction(TimekeeperTransaction, AdmitterTransaction, WorkerTransa
         return self
 
 
-class MemoryStore(MembershipCalls, DatasetReading, Reading, Upkeep):
+class MemoryStore(MembershipCalls, DatasetReading, EventReading, Reading, Upkeep):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
@@ -59,6 +63,12 @@ class MemoryStore(MembershipCalls, DatasetReading, Reading, Upkeep):
     async def next_wake(self) -> Instant | None:
         wake, expiry = self.data.earliest(self.data.wake), self.data.earliest(self.data.expiry)
         return wake if expiry is None or (wake is not None and wake <= expiry) else expiry
+
+    async def inbox_waits(self) -> bool:
+        return bool(self.data.inbox.rows)
+
+    async def next_deadline(self) -> Instant | None:
+        return self.data.earliest(self.data.deadlines)
 
     async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
         return [self._open(key) for key in attempts if key in self.data.open]

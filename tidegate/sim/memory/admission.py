@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import assert_never
 
-from tidegate.domain.ids import RunKey
+from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
+from tidegate.domain.schedules import Waiting
+from tidegate.domain.triggers import AfterFinish, collects
 from tidegate.ports.engine import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.sim.memory.engine import POOL, EngineTransaction
 from tidegate.sim.memory.rows import RunRow
@@ -24,11 +26,22 @@ class AdmitterTransaction(EngineTransaction):
         for _, key in self._judgeable(now):
             if len(found) >= limit:
                 break
+            if not self._claims_clock(key.schedule_id):
+                continue
             if self.try_lock(data.run, key):
                 run = self.get(data.run, key)
                 if run is not None and run.state is State.WAITING:
                     found.append(self._candidate(run))
         return found
+
+    def _claims_clock(self, schedule: ScheduleId) -> bool:
+        """Where what becomes of a waiting run concerns its schedule's clock, who judges it has claimed that first."""
+        data = self.data
+        row = self.get(data.schedule, schedule)
+        assert row is not None
+        spec = row.newest.revision.spec
+        free = spec.waiting.runs is Waiting.ALL and not collects(spec.trigger) and type(spec.trigger) is not AfterFinish
+        return free or self.try_lock(data.clock, schedule)
 
     def _judgeable(self, now: Instant) -> list[tuple[Instant, RunKey]]:
         """(order, key) of committed waiting runs whose wake or expiry has come; those this transaction has touched
@@ -77,6 +90,8 @@ class AdmitterTransaction(EngineTransaction):
             given=run.given,
             mode=schedule.newest.revision.mode,
             deleted=schedule.deleted_at is not None,
+            cause=run.cause,
+            closed=run.inputs is not None or run.attempts > 0,
         )
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
@@ -100,7 +115,7 @@ class AdmitterTransaction(EngineTransaction):
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         self.check()
         data = self.data
-        await self.lock_after_finish_clocks([one.key for one in verdicts if isinstance(one, Discard)])
+        await self.lock_clocks_of([one.key for one in verdicts if isinstance(one, Discard)])
         leaving = [data.run.rows.get(verdict.key) for verdict in verdicts if isinstance(verdict, Discard)]
         holding = [run for run in leaving if run is not None and (run.held or run.slot_held)]
         if holding:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from tidegate.domain.collected import Topic
+from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
 from tidegate.ports.control import Change
+from tidegate.sim.memory.event_rows import (
+    ArrivalRow,
+    DeadlineRow,
+    ProgressRow,
+    Reset,
+    SetAsideRow,
+    SubscriptionRow,
+    TopicRow,
+)
 from tidegate.sim.memory.rows import (
     Answer,
     AttemptRow,
@@ -55,6 +66,26 @@ class Data(Database):
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
         self.dataset_cursor: Table[str, CursorRow] = self.table("dataset_cursor")
         self.catalog_fault: Table[str, FaultRow] = self.table("catalog_fault")
+        self.topic: Table[int, TopicRow] = self.table("event_key")
+        self.subscription: Table[tuple[int, int, int], SubscriptionRow] = self.table(
+            "subscription", self._subscription_changed
+        )
+        self.inbox: Table[int, int] = self.table("event_inbox")  # position -> topic
+        self.dedup: Table[tuple[str, str], tuple[str, int]] = self.table("event_dedup")
+        self.progress: Table[int, ProgressRow] = self.table("progress")
+        self.deadline: Table[int, DeadlineRow] = self.table("deadline", self._deadline_changed)
+        self.owed: Table[tuple[int, str], Owed] = self.table("owed")
+        self.set_aside: Table[int, SetAsideRow] = self.table("set_aside")
+        self.arrivals: dict[int, list[ArrivalRow]] = {}  # topic -> its log; number n is at n - 1
+        self.topic_ids: dict[Topic, int] = {}
+        self.topics_of: dict[str, dict[str | None, list[int]]] = {}  # type -> key -> topics
+        self.subscriptions_of: dict[int, dict[tuple[int, int, int], None]] = {}  # schedule -> its rows
+        self.subscribers: dict[int, dict[tuple[int, int, int], None]] = {}  # topic -> rows
+        self.deadlines: Ordered[tuple[Instant, int]] = Ordered()
+        self.resets: list[Reset] = []
+        self.event_pos = 0
+        self.inbox_pos = 0
+        self.set_aside_ids = 0
         self.events: list[Event] = []
         self.changes: list[Change] = []
         # indices
@@ -140,6 +171,32 @@ class Data(Database):
             self.stops[new.key] = None
         elif old is not None and old.stop is not None:
             self.stops.pop(new.key, None)
+
+    def _subscription_changed(self, old: SubscriptionRow | None, new: SubscriptionRow | None) -> None:
+        row = new or old
+        if row is None or (old is None) is (new is None):
+            return
+        for index, at in ((self.subscriptions_of, row.place[0]), (self.subscribers, row.place[2])):
+            if new is not None:
+                index.setdefault(at, {})[row.place] = None
+            else:
+                del index[at][row.place]
+
+    def _deadline_changed(self, old: DeadlineRow | None, new: DeadlineRow | None) -> None:
+        if old is not None and old.deadlines:
+            self.deadlines.discard((old.deadlines[0].at, old.schedule_id))
+        if new is not None and new.deadlines:
+            self.deadlines.add((new.deadlines[0].at, new.schedule_id))
+
+    def topic_of(self, topic: Topic) -> int:
+        """Its number; made when nobody listened to it before, and never unmade: as if in a transaction of its own."""
+        found = self.topic_ids.get(topic)
+        if found is None:
+            found = self.topic_ids[topic] = len(self.topic_ids) + 1
+            self.topic.rows[found] = TopicRow(found, topic)
+            self.arrivals[found] = []
+            self.topics_of.setdefault(topic.type, {}).setdefault(topic.key, []).append(found)
+        return found
 
     def _forget_waiting(self, old: RunRow) -> None:
         if old.wake_at is not None:

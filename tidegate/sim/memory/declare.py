@@ -14,15 +14,17 @@ from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.ports.control import Change, ClockState, Metadata, ProgramRecord, ScheduleRecord
+from tidegate.sim.memory.collect import CollectingTransaction
 from tidegate.sim.memory.data import Data
-from tidegate.sim.memory.engine import POOL, RunTransaction
+from tidegate.sim.memory.engine import POOL
 from tidegate.sim.memory.lake import DatasetsTransaction
 from tidegate.sim.memory.read import program_record, schedule_record
-from tidegate.sim.memory.rows import ClockRow, DocumentRow, PoolRow, ProgramRow, RunRow, ScheduleRow, Written
+from tidegate.sim.memory.rows import Answer, ClockRow, DocumentRow, PoolRow, ProgramRow, ScheduleRow, Written
 from tidegate.sim.memory.time import program_of, stretch_row
+from tidegate.sim.memory.waiting import WaitingTransaction
 
 
-class Declarations(RunTransaction):
+class Declarations(WaitingTransaction):
     """Namespaces, applications, pools, programs and schedules."""
 
     __slots__ = ()
@@ -286,7 +288,7 @@ class Declarations(RunTransaction):
                 self.tell(now, f"run.{stretch.outcome}", None, schedule)
 
 
-class ControlTransaction(Declarations, DatasetsTransaction):
+class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransaction):
     """The whole of `ports.control.ControlTx`."""
 
     __slots__ = ("time",)
@@ -305,6 +307,8 @@ class ControlTransaction(Declarations, DatasetsTransaction):
             self.release()
             return
         try:
+            if self.told:
+                await self.flush()
             self.commit()
         finally:
             self.release()
@@ -328,7 +332,7 @@ class ControlTransaction(Declarations, DatasetsTransaction):
         ]
         own = self.own[data.run.number] or {}
         keys = sorted({*keys, *(key for key in own if key.schedule_id == schedule)})
-        await self.lock_after_finish_clocks(keys)
+        await self.lock_clocks_of(keys)
         await self.lock_all("run", keys)
         runs = [run for run in (self.get(data.run, key) for key in keys) if run is not None]
         runs = [run for run in runs if run.state in (State.WAITING, State.READY)]
@@ -353,34 +357,28 @@ class ControlTransaction(Declarations, DatasetsTransaction):
         given: JsonObject | None,
         priority: int,
         now: Instant,
+        like: RunKey | None = None,
     ) -> RunKey:
         self.check()
         data = self.data
         await self.lock(data.clock, schedule)
-        clock = self.edit(data.clock, schedule)
-        clock.gen += 1
+        run = await self.new_run(schedule, cause, caused_by, fire_time, previous_fire, now)
+        run.given, run.priority = given, priority
+        old = self.get(data.run, like) if like is not None else None
+        if old is not None:
+            run.evidence, run.inputs = old.evidence, old.inputs
         row = self.get(data.schedule, schedule)
         assert row is not None
-        key = RunKey(now, schedule, clock.gen)
-        await self.lock(data.run, key)
-        spec = row.newest.revision.spec
-        run = RunRow(
-            key, clock.rev, program_of(self, clock), cause, caused_by, fire_time, previous_fire, priority, now
-        )  # fmt: skip
-        run.given = given
-        if spec.waiting.timeout is not None:
-            run.expires_at = now + spec.waiting.timeout
-        self.put(data.run, key, run)
-        self.tell(now, "run.waiting", key)
-        self.topics["admit"] = None
-        return key
+        await self.make_room(run, row.newest.revision.spec, now)
+        await self.wake_others(now)
+        return run.key
 
     async def request_stop(self, run: RunKey, by: str, now: Instant) -> State:
         self.check()
         data = self.data
         if self.get(data.run, run) is None:
             raise NotFound(f"there is no run {run}.", remedy="See `tidegate runs`.")
-        await self.lock_after_finish_clocks([run])
+        await self.lock_clocks_of([run])
         await self.lock(data.run, run)
         row = self.get(data.run, run)
         assert row is not None
@@ -401,6 +399,14 @@ class ControlTransaction(Declarations, DatasetsTransaction):
                 self.tell(now, "run.stopping", run)
             self.topics["stop"] = None
         return row.state
+
+    async def remember(self, key: str, request: str, notes: JsonObject, now: Instant) -> bool:
+        self.check()
+        await self.lock(self.data.idempotency, key)
+        if self.get(self.data.idempotency, key) is not None:
+            return False
+        self.put(self.data.idempotency, key, Answer(request, 0, notes, now))
+        return True
 
     async def record_change(self, change: Change, now: Instant) -> None:
         self.check()

@@ -5,34 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
+from tidegate.domain.collected import Deadline
 from tidegate.domain.errors import Fenced
+from tidegate.domain.evidence import returned
 from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, ScheduleSpec
-from tidegate.domain.triggers import AfterFinish
+from tidegate.domain.trees import tree_of
+from tidegate.domain.triggers import AfterFinish, Elapsed, Since, collects
 from tidegate.sim.memory.data import Data
-from tidegate.sim.memory.rows import CounterRow, Event, RunRow, StatsRow
-from tidegate.sim.memory.tables import Transaction
+from tidegate.sim.memory.event_rows import DeadlineRow, Place
+from tidegate.sim.memory.publish import PublishingTransaction
+from tidegate.sim.memory.rows import CounterRow, RunRow, StatsRow
 
 POOL = "pool:"
 END_EVENTS = {state: f"run.{state}" for state in State}
 
 
-class RunTransaction(Transaction):
+class RunTransaction(PublishingTransaction):
     """What engine and control both do to runs. Locks are taken in one order: clock, run, counter, pool, stats."""
 
-    __slots__ = ("data", "queued", "released")
+    __slots__ = ("queued", "readings", "released")
 
     def __init__(self, data: Data) -> None:
         super().__init__(data)
-        self.data = data
+        self.readings: dict[int, list[Place]] = {}  # how far each tree was read (`collect`)
         self.released: dict[str, None] = {}  # keys (counters, `pool:NAME`) whose queue must be looked at
         self.queued: dict[str, None] = {}  # keys under which this transaction itself made runs wait
-
-    def tell(self, now: Instant, type_: str, run: RunKey | None, schedule: int | None = None) -> None:
-        self.log.append((self.data.events, Event(now, type_, run, None if schedule is None else ScheduleId(schedule))))
 
     async def lock_all(self, table_name: str, keys: Iterable[object]) -> None:
         table = getattr(self.data, table_name)
@@ -45,17 +46,21 @@ class RunTransaction(Transaction):
         await self.lock_all("counter", [key for run in runs for key in run.held])
         await self.lock_all("pool", [run.pool for run in runs if run.slot_held])
 
-    async def lock_after_finish_clocks(self, runs: Iterable[RunKey]) -> None:
-        """Lock the clocks that begin to count when these runs end."""
-        rows = self.data.schedule.rows
-        await self.lock_all(
-            "clock",
-            [
-                key.schedule_id
-                for key in runs
-                if isinstance(rows[key.schedule_id].newest.revision.spec.trigger, AfterFinish)
-            ],
-        )
+    async def lock_clocks_of(self, runs: Iterable[RunKey]) -> None:
+        """Lock the clocks that the end of these runs concerns: those that begin to count then, and those of trees."""
+        table, schedules = self.data.clock, {key.schedule_id for key in runs}
+        left = schedules
+        while left:  # a schedule may become such a one while another's clock is awaited
+            left = {one for one in left if self._ends_matter(one) and table.locks.get(one) is not self}
+            await self.lock_all("clock", left)
+            left = schedules if left else set()
+
+    def _ends_matter(self, schedule: int) -> bool:
+        row = self.get(self.data.schedule, schedule)
+        if row is None:
+            return False
+        trigger = row.newest.revision.spec.trigger
+        return isinstance(trigger, AfterFinish) or collects(trigger)
 
     def give_back(self, run: RunRow, *, counters: bool) -> None:
         """Return the slot of this (own, locked) run and, when it ends, its counters."""
@@ -88,6 +93,37 @@ class RunTransaction(Transaction):
         run.wake_at = run.wake_key = None
         run.waiting_for = ()
         self.tell(now, END_EVENTS[outcome], run.key)
+        if self.get(self.data.progress, run.key.schedule_id) is not None:
+            self._end_of_tree(run, finished_at)
+
+    def _end_of_tree(self, run: RunRow, finished_at: Instant) -> None:
+        """A run of a schedule that collects ended (its clock is locked): input that no program saw is owed again, and
+        `elapsed since last_run` begins to count."""
+        data, schedule = self.data, run.key.schedule_id
+        progress = self.edit(data.progress, schedule)
+        if run.started_at is not None:
+            progress.last_start = max(run.started_at, progress.last_start or 0)
+        elif run.moved:
+            for dataset, given in (run.inputs or {}).items():
+                owed = self.get(data.owed, (schedule, dataset))
+                if owed is not None and (before := returned(owed, given)) is not None:
+                    self.put(data.owed, (schedule, dataset), before)
+        row = self.get(data.schedule, schedule)
+        assert row is not None
+        base = max(progress.enabled_at, progress.last_start or 0, progress.progress.fired_at or 0)
+        found = [
+            Deadline(at=max(finished_at, base + leaf.after), node=node)
+            for node, leaf in enumerate(tree_of(row.newest.revision.spec.trigger).nodes)
+            if isinstance(leaf, Elapsed) and leaf.since is Since.LAST_RUN
+        ]
+        if found:
+            there = self.get(data.deadline, schedule)
+            self.set_deadlines(schedule, (*found, *(there.deadlines if there else ())))
+            self.topics["events"] = None
+
+    def set_deadlines(self, schedule: int, deadlines: Iterable[Deadline]) -> None:
+        order = tuple(sorted(deadlines, key=lambda one: (one.at, one.node)))
+        self.put(self.data.deadline, schedule, DeadlineRow(schedule, order))
 
     async def stats_of(self, schedule: int) -> StatsRow:
         table = self.data.stats
@@ -206,6 +242,8 @@ class EngineTransaction(RunTransaction):
     ) -> None:
         if kind is None:
             try:
+                if self.told:
+                    await self.flush()
                 self.commit()
             finally:
                 self.release()

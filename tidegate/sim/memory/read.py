@@ -237,7 +237,9 @@ class Reading:
         return None if row is None else (row.request, row.status, row.answer)
 
     async def remember(self, key: str, request: str, status: int, answer: Any, now: Instant) -> None:
-        self.data.idempotency.rows.setdefault(key, Answer(request, status, answer, now))
+        row = self.data.idempotency.rows.setdefault(key, Answer(request, status, answer, now))
+        if row.status == 0 and row.request == request:
+            self.data.idempotency.rows[key] = Answer(request, status, answer, row.at)
 
 
 def _before(number: int, before: str | None) -> bool:
@@ -306,6 +308,8 @@ def run_record(data: Data, run: RunRow) -> RunRecord:
         merged_into=run.merged_into,
         stop=run.stop,
         attempts=tuple(attempt_record(run, data.attempt.rows[key]) for key in keys),
+        evidence=run.evidence,
+        inputs=run.inputs,
     )
 
 

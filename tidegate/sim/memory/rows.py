@@ -149,6 +149,11 @@ class RunRow:
     stop: str | None = None
     stop_by: str = ""
     stop_at: Instant | None = None
+    evidence: JsonObject | None = None
+    inputs: Mapping[str, JsonObject] | None = None
+    """None: its input is not closed yet, or it has none."""
+    moved: bool = False
+    """What is owed was moved when its input was closed."""
 
     def __init__(
         self,
@@ -242,6 +247,11 @@ class Event(NamedTuple):
     run: RunKey | None
     schedule_id: ScheduleId | None
     payload: JsonObject | None = None
+    pos: int = 0
+    key: str = ""
+    time: Instant | None = None
+    id: str | None = None
+    source: str = ""
 
 
 @dataclass(eq=False)

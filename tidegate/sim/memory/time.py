@@ -8,12 +8,14 @@ from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Due, Gap, Plan, Stretch
 from tidegate.domain.programs import ProgramRef
-from tidegate.domain.runs import Cause
+from tidegate.domain.runs import Cause, State
+from tidegate.domain.schedules import Waiting
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow, StretchRow
+from tidegate.sim.memory.waiting import WaitingTransaction
 
 
-class TimekeeperTransaction(EngineTransaction):
+class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
     __slots__ = ()
 
     async def claim_due(self, now: Instant, limit: int) -> Sequence[Due]:
@@ -62,11 +64,20 @@ class TimekeeperTransaction(EngineTransaction):
                         key, newest.rev, program, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
                         spec.priority, now,
                     )  # fmt: skip
+                    runs = spec.waiting.runs
+                    older = await self.survivor(schedule_id) if runs is Waiting.MERGE else None
+                    if older is not None:
+                        merge(run, older, now)
+                        self.put(data.run, key, run)
+                        self.tell(now, "run.merged", key)
+                        continue
                     if spec.waiting.timeout is not None:
                         run.expires_at = now + spec.waiting.timeout
                     self.put(data.run, key, run)
                     self.tell(now, "run.waiting", key)
                     self.topics["admit"] = None
+                    if runs is Waiting.LATEST or len(data.live_of.get(schedule_id, ())) >= spec.waiting.max:
+                        await self.make_room(run, spec, now)
             for stretch in plan.missed:
                 place = (schedule_id, stretch.from_fire)
                 if not self.try_lock(data.stretch, place):
@@ -81,6 +92,16 @@ class TimekeeperTransaction(EngineTransaction):
             clock.last_fire = plan.last_fire
             clock.gap_to = None if plan.gap is None else plan.gap.to
             clock.gap_left = None if plan.gap is None else plan.gap.left
+        await self.wake_others(now)
+
+
+def merge(run: RunRow, survivor: RunRow, now: Instant) -> None:
+    """This fire has a row of its own that names the older waiting run, and never lives."""
+    run.state = State.MERGED
+    run.merged_into = str(survivor.key)
+    run.reason = f"It joined {survivor.key}, which was waiting (waiting: merge)."
+    run.finished_at = now
+    run.wake_at = None
 
 
 def stretch_row(schedule_id: ScheduleId, stretch: Stretch, now: Instant) -> StretchRow:

@@ -114,7 +114,7 @@ class WorkerTransaction(EngineTransaction):
     async def ended(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
         self.check()
         data = self.data
-        await self.lock_after_finish_clocks([end.attempt.run for end in ends])
+        await self.lock_clocks_of([end.attempt.run for end in ends])
         await self.lock_all("run", [end.attempt.run for end in ends])
         still_open: list[tuple[AttemptEnd, RunRow]] = []
         for end in ends:
@@ -226,6 +226,8 @@ def launch_of(data: Data, run: RunRow, attempt: AttemptRow) -> Launch:
         previous_fire_time=run.previous_fire,
         timeout=timeout.run,
         grace=timeout.grace,
+        evidence=run.evidence,
+        inputs=run.inputs or {},
     )
 
 
