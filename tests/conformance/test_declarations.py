@@ -317,3 +317,21 @@ async def test_an_odd_trigger_survives(world: World) -> None:
     trigger = Cron(expression="0 0 L * 5#2", timezone="Australia/Lord_Howe", jitter=5, start=1, end=None, seconds=False)
     await world.schedule("orders", trigger=trigger)
     assert (await world.store.schedule(NS, "orders")).spec.trigger == trigger
+
+
+@pytest.mark.requirement("RUN-1")
+async def test_that_a_request_was_carried_out_is_committed_with_it(world: World) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with world.store.changing() as tx:
+            assert await tx.remember("k", "digest", {}, world.start)
+            raise ZeroDivisionError
+    assert await world.store.remembered("k") is None
+    async with world.store.changing() as tx:
+        assert await tx.remember("k", "digest", {"run": "r1"}, world.start)
+    assert await world.store.remembered("k") == ("digest", 0, {"run": "r1"})
+    async with world.store.changing() as tx:
+        assert not await tx.remember("k", "digest", {"run": "r2"}, world.start)
+    await world.store.remember("k", "other", 201, {}, world.start)
+    assert await world.store.remembered("k") == ("digest", 0, {"run": "r1"})
+    await world.store.remember("k", "digest", 201, {"a": 1}, world.start)
+    assert await world.store.remembered("k") == ("digest", 201, {"a": 1})

@@ -76,7 +76,8 @@ def test_an_unknown_program_is_422_at_its_path(served: Served) -> None:
 
 def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
     served.declare()
-    body = {"spec": {"program": "p", "trigger": {"type": "data_size", "dataset": "a.b.c", "bytes": "1 GB"}}}
+    rate = {"type": "rate", "max": 3, "per": "PT1H"}
+    body = {"spec": {"program": "p", "trigger": {"type": "never"}, "constraints": [rate]}}
     said = problem(served("PUT", f"{NS}/schedules/s", json=body), 422, "invalid")
     assert "not in this version yet" in said["errors"][0]["reason"]
     said = problem(served("POST", f"{NS}/schedules/s:disable", json={"mode": "hold"}), 422, "invalid")

@@ -1,10 +1,20 @@
 """Schedules and programs over REST: declared, changed, switched, each write in force when it is answered."""
 
+import asyncio
+from typing import Any
+
+import httpx
 import pytest
 
-from .conftest import Served
+from tidegate.api.app import create_app
+from tidegate.api.context import Doors
+from tidegate.domain.errors import Unavailable
+from tidegate.store.store import PostgresStore
+
+from .conftest import NoLogs, Served
 
 NS = "/namespaces/default"
+AT_TWO = {"type": "cron", "expression": "0 2 * * *"}
 ONE = f"{NS}/schedules/s"
 
 
@@ -212,6 +222,65 @@ def test_a_request_repeated_with_its_key_changes_nothing(served: Served) -> None
     other = served("POST", f"{ONE}:trigger", json={"arguments": {"a": 1}}, headers=key)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_key")
     assert served("POST", f"{ONE}:trigger", headers={"idempotency-key": "twice"}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", f"{ONE}:trigger", {"arguments": {"a": 1}}, 202),
+        ("POST", f"{NS}/schedules", {"metadata": {"name": "t"}, "spec": {"program": "p", "trigger": AT_TWO}}, 201),
+        ("POST", "/pools", {"metadata": {"name": "small"}, "spec": {"slots": 1}}, 201),
+        ("PUT", ONE, {"spec": {"program": "p", "priority": 7, "trigger": AT_TWO}}, 200),
+        ("POST", f"{ONE}:enable", {}, 200),
+        ("DELETE", ONE, None, 204),
+    ],
+)
+def test_a_crash_before_the_answer_is_kept_repeats_nothing(
+    served_by: Served, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any, status: int
+) -> None:
+    """What was done and that it was done are one commit."""
+
+    async def dies(*given: Any) -> None:
+        raise Unavailable("the process died here")
+
+    served_by.declare()
+    key = {"idempotency-key": "once"}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(served_by.doors.store), "remember", dies)
+        assert served_by(method, path, json=body, headers=key).status_code == 503
+    changes = served_by("GET", "/audit").json()["items"]
+    again = served_by(method, path, json=body, headers=key)
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (status, "true"), again.text
+    assert served_by("GET", "/audit").json()["items"] == changes
+    if "trigger" in path:
+        [run] = served_by("GET", f"{NS}/runs").json()["items"]
+        assert again.json() == run
+    elif status == 201:
+        assert again.json()["metadata"]["name"] == body["metadata"]["name"]
+
+
+@pytest.mark.anyio
+async def test_of_two_processes_one_carries_a_request_out(database_url: str) -> None:
+    """The second is undone and gets the first one's answer."""
+    stores = [PostgresStore(database_url), PostgresStore(database_url)]
+    apps = [create_app(Doors(store=store, logs=NoLogs())) for store in stores]
+    clients = [
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost/api/v1", timeout=20)
+        for app in apps
+    ]
+    program = {"spec": {"type": "command", "argv": ["true"]}}
+    await clients[0].put(f"{NS}/programs/p", json=program)
+    await clients[0].put(ONE, json={"spec": {"program": "p", "trigger": AT_TWO}})
+    for number in range(5):
+        asked = (client.post(f"{ONE}:trigger", headers={"idempotency-key": f"k{number}"}) for client in clients)
+        first, second = await asyncio.gather(*asked)
+        assert first.status_code == second.status_code == 202
+        assert first.json()["id"] == second.json()["id"]
+    assert len((await clients[0].get(f"{NS}/runs")).json()["items"]) == 5
+    for one in [*clients]:
+        await one.aclose()
+    for store in stores:
+        await store.close()
 
 
 def test_a_refusal_is_not_remembered(served: Served) -> None:

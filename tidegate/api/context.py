@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
@@ -27,9 +27,14 @@ class Doors:
     roles: tuple[str, ...] = field(default=("scheduler", "worker"))  # what must be alive to be ready
 
 
+STORE = "tidegate.store"
+"""Where a request's scope keeps the store that is only for it."""
+
+
 def doors(request: Request) -> Doors:
     found: Doors = request.app.state.doors
-    return found
+    own = request.scope.get(STORE)
+    return found if own is None else replace(found, store=own)
 
 
 def store(request: Request) -> ControlStore:

@@ -1,7 +1,7 @@
 """`Idempotency-Key`: a request that is repeated with its key changes nothing and is answered as the first time.
 
-The answer is kept after the change itself is committed. A crash between the two loses only the memory: the repeat is
-then an ordinary second request, which for PUT, PATCH and DELETE changes nothing either.
+That it was carried out is committed with the change itself (see `remembering`), its answer right afterwards. A crash
+between the two leaves the notes: the repeat is then answered from them, by what there is now.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidegate.api.context import STORE
 from tidegate.api.problems import Problem, of
+from tidegate.api.remembering import Remembering
 from tidegate.domain.errors import TidegateError
 from tidegate.ports.control import ControlStore
 
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LONGEST = 255
+PREFIX = "/api/v1"
 
 
 class Idempotency:
@@ -59,19 +62,64 @@ class Idempotency:
     async def _answer(self, key: str, request: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         store = self.store()
         if (known := await store.remembered(key)) is not None:
-            digest, status, answer = known
-            if digest != request:
-                raise Problem(
-                    422, "This Idempotency-Key was used for another request; take a new one.", code="idempotency_key"
-                )
-            await _replayed(status, answer)(scope, receive, send)
+            await self._repeat(known, request, body, scope, receive, send)
             return
-        taken = Taken(send)
-        await self.app(scope, _again(body, receive), taken)
+        taken, seen = Taken(send), Remembering(store, key, request)
+        await self.app({**scope, STORE: seen}, _again(body, receive), taken)
+        if seen.repeated and (known := await store.remembered(key)) is not None:  # another process was faster
+            await self._repeat(known, request, body, scope, receive, send)
+            return
         if 200 <= taken.status < 300:
             answer = {"headers": taken.headers, "body": json.loads(taken.body) if taken.body else None}
             await store.remember(key, request, taken.status, answer, await store.now())
         await taken.pass_on()
+
+    async def _repeat(
+        self, known: tuple[str, int, Any], request: str, body: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        digest, status, answer = known
+        if digest != request:
+            raise Problem(
+                422, "This Idempotency-Key was used for another request; take a new one.", code="idempotency_key"
+            )
+        if status:
+            await _replayed(status, answer)(scope, receive, send)
+            return
+        taken = Taken(send)
+        status = await self._made_again(answer, body, scope, receive, taken)
+        told = {"headers": taken.headers, "body": json.loads(taken.body) if taken.body else None}
+        await _replayed(status, told)(scope, receive, send)
+
+    async def _made_again(
+        self, notes: Mapping[str, Any], body: bytes, scope: Scope, receive: Receive, taken: Taken
+    ) -> int:
+        """The answer of a request that was carried out and whose process then died; its status."""
+        post = scope["method"] == "POST"
+        look: str | None = None
+        if post and "run" in notes:
+            look, status = f"{PREFIX}/runs/{notes['run']}", 202
+        elif post and "events" in notes:
+            items = [{"position": str(one.pop("pos")), **one} for one in map(dict, notes["events"])]
+            many = isinstance(json.loads(body), list)
+            await JSONResponse({"items": items, "next": None} if many else items[0], 202)(scope, receive, taken)
+            return 202
+        elif scope["method"] == "DELETE":
+            return 204
+        elif post and (made := _address(notes)).rpartition("/")[0] == scope["path"]:
+            look, status = made, 201
+        if look is None:  # what says the same twice changes nothing the second time
+            await self.app(scope, _again(body, receive), taken)
+            return taken.status
+        there = {**scope, "method": "GET", "path": look, "raw_path": look.encode(), "query_string": b""}
+        await self.app(there, _again(b"", receive), taken)
+        return status if taken.status == 200 else taken.status
+
+
+def _address(notes: Mapping[str, Any]) -> str:
+    """Where that which a request changed last can be read."""
+    kind, namespace, name = notes.get("change") or ("", "", "")
+    plural = f"{kind.lower()}s"
+    return f"{PREFIX}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{PREFIX}/{plural}/{name}"
 
 
 class Taken:

@@ -125,3 +125,7 @@ class ControlTransaction(DatasetsTx, DeclarationsTx):
             before=to_json(change.before),
             after=to_json(change.after),
         )
+
+    async def remember(self, key: str, request: str, notes: JsonObject, now: Instant) -> bool:
+        row = await self.session.row(CONTROL.claim_key, key=key, request=request, notes=to_json(notes) or "{}", now=now)
+        return row is not None

@@ -194,6 +194,13 @@ ORDER BY id DESC LIMIT %(limit)s;
 -- remembered: the answer to a request with this key
 SELECT request, status, answer FROM idempotency WHERE key = %(key)s;
 
--- remember: the answer to a request with this key
+-- remember: the answer to a request with this key, unless there is one
+INSERT INTO idempotency AS i (key, request, status, answer, at)
+VALUES (%(key)s, %(request)s, %(status)s, %(answer)s::jsonb, %(now)s)
+ON CONFLICT (key) DO UPDATE SET status = excluded.status, answer = excluded.answer
+WHERE i.status = 0 AND i.request = excluded.request;
+
+-- claim_key: a request with this key is carried out by this transaction; no row when the key is used already
 INSERT INTO idempotency (key, request, status, answer, at)
-VALUES (%(key)s, %(request)s, %(status)s, %(answer)s::jsonb, %(now)s) ON CONFLICT DO NOTHING;
+VALUES (%(key)s, %(request)s, 0, %(notes)s::jsonb, %(now)s) ON CONFLICT DO NOTHING
+RETURNING key;
