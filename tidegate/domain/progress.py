@@ -15,10 +15,9 @@ then silence. (docs/decisions: what the trigger algebra decides)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from tidegate.domain.collected import (
     Advance,
@@ -37,8 +36,9 @@ from tidegate.domain.collected import (
     Tick,
     Topic,
 )
-from tidegate.domain.fires import closing, count_fires, newest_fire, next_fire, nth_newest
+from tidegate.domain.fires import count_fires, newest_fire, next_fire, nth_newest
 from tidegate.domain.instants import Instant
+from tidegate.domain.looking import FOREVER, NOTHING, deadlines, latched_until, limited, needs, subscriptions
 from tidegate.domain.plugins import plugin_of
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import (
@@ -58,7 +58,6 @@ from tidegate.domain.triggers import (
     Then,
     TimeTrigger,
     Trigger,
-    WindowDays,
 )
 
 __all__ = [
@@ -84,44 +83,6 @@ __all__ = [
 
 MOST_TICKS = 1000
 """So many ticks of one latching leaf are looked at between two things that come; of more, the newest."""
-
-_FOREVER = 1 << 62
-_NOTHING = Tally()
-
-
-def subscriptions(trigger: Trigger) -> tuple[Subscription, ...]:
-    """What the leaves of a tree listen to, in preorder.
-
-    `elapsed since last_run` listens to no topic: the store looks at the schedule when a run of it ends.
-    """
-    found: list[Subscription] = []
-    for node, leaf in enumerate(tree_of(trigger).nodes):
-        found += (Subscription(node=node, topic=topic) for topic in _topics(leaf))
-    return tuple(found)
-
-
-def _topics(leaf: Trigger) -> Sequence[Topic]:
-    """What one leaf listens to. The payload of a run's event says whether it was part of a backfill."""
-    match leaf:
-        case Partition() | DataSize():
-            return (Topic("dataset.updated", leaf.dataset),)
-        case Happened():
-            return (Topic(leaf.event, leaf.key, None if leaf.match is None else _canonical(leaf.match)),)
-        case ProgramStatus():
-            which = None if leaf.backfill else _canonical({"backfill": False})
-            return [Topic(f"run.{outcome}", leaf.program, which) for outcome in dict.fromkeys(leaf.outcomes)]
-        case Elapsed(since=Since.LAST_EVENT):
-            assert leaf.event is not None
-            return (Topic(leaf.event, leaf.key),)
-        case Custom():
-            return tuple(dict.fromkeys(plugin_of(leaf.plugin).topics(leaf.parameters)))
-        case _:
-            return ()
-
-
-def _canonical(match: Mapping[str, Any]) -> str:
-    """Equal JSON as equal text."""
-    return json.dumps(match, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def begin(trigger: Trigger, facts: Facts) -> Advance:
@@ -158,15 +119,15 @@ def advance(
     return Advance(
         progress=fold.progress(),
         fires=tuple(fold.fires),
-        deadlines=fold.deadlines(),
-        needs=fold.needs(),
+        deadlines=deadlines(fold),
+        needs=needs(fold),
     )
 
 
 def _in_order(given: Sequence[Given]) -> Sequence[tuple[Instant, Given]]:
     """With the instant at which each is folded: arrivals keep the order of their commits, and time never goes back."""
     keyed: list[tuple[tuple[Instant, int, int], Given]] = []
-    latest = -_FOREVER
+    latest = -FOREVER
     for one in sorted((one for one in given if isinstance(one, Arrival)), key=lambda one: one.pos):
         latest = max(latest, one.at)
         keyed.append(((latest, 0, one.pos), one))
@@ -195,7 +156,7 @@ class Fold:
 
     def add(self, node: Node, amount: Amount, first: Instant, last: Instant, event: Arrival | None = None) -> None:
         """Something came for a leaf: one event, or many of which none matters by itself."""
-        leaf, before = self.tree.nodes[node], self.tallies.get(node, _NOTHING)
+        leaf, before = self.tree.nodes[node], self.tallies.get(node, NOTHING)
         last = last if before.last_at is None else max(before.last_at, last)
         if isinstance(leaf, Elapsed):
             self.tallies[node] = replace(before, last_at=last)
@@ -226,8 +187,8 @@ class Fold:
         self.seen = self.now = max(self.seen, at)
         for node, leaf in self.tree.latching:
             if node in nodes or (fresh and self._next_tick(leaf, at - 1) == at):
-                before = self.tallies.get(node, _NOTHING)
-                held = before.tick is not None and _latched_until(leaf, before.tick) >= at - 1
+                before = self.tallies.get(node, NOTHING)
+                held = before.tick is not None and latched_until(leaf, before.tick) >= at - 1
                 newest = at if before.tick is None else max(before.tick, at)
                 self.tallies[node] = Tally(first_at=before.first_at if held else at, last_at=newest, tick=newest)
         for node, _ in self.tree.alone:
@@ -239,8 +200,8 @@ class Fold:
         """Nothing comes up to and including `until`: look wherever time alone may change the answer."""
         floors = self._floors(until)
         while True:
-            ticks = ((max(at, floors.get(node, at)), node) for at, node in self._ticks())
-            at = min((at for at, _ in (*self._moments(), *self._ends(), *ticks) if at <= until), default=None)
+            ticks = ((max(at, floors.get(node, at)), node) for at, node in self.ticks())
+            at = min((at for at, _ in (*self.moments(), *self._ends(), *ticks) if at <= until), default=None)
             if at is None:
                 self.seen = max(self.seen, until)
                 self.now = max(self.now, self.seen)
@@ -252,7 +213,7 @@ class Fold:
         many = [
             (node, leaf)
             for node, leaf in self.tree.latching
-            if _limited(leaf) and count_fires(leaf, self.seen, until) > MOST_TICKS
+            if limited(leaf) and count_fires(leaf, self.seen, until) > MOST_TICKS
         ]
         return {node: nth_newest(leaf, self.seen, until, MOST_TICKS) or until for node, leaf in many}
 
@@ -311,7 +272,7 @@ class Fold:
 
     def leaf_satisfied(self, node: Node) -> bool:
         """Whether a leaf has what it waits for."""
-        leaf, tally = self.tree.nodes[node], self.tallies.get(node, _NOTHING)
+        leaf, tally = self.tree.nodes[node], self.tallies.get(node, NOTHING)
         match leaf:
             case Partition():
                 return len(tally.names) >= leaf.count
@@ -328,7 +289,7 @@ class Fold:
                 return False
             case _:
                 assert isinstance(leaf, TIME_TRIGGERS)
-                return tally.tick is not None and self.now <= _latched_until(leaf, tally.tick)
+                return tally.tick is not None and self.now <= latched_until(leaf, tally.tick)
 
     def _custom(self, leaf: Custom, tally: Tally) -> bool:
         plugin = plugin_of(leaf.plugin)
@@ -341,12 +302,12 @@ class Fold:
                 return None
             at = max(self.facts.enabled_at, self.facts.last_start or 0, self.fired_at or 0) + leaf.after
             return max(at, self.facts.last_end or 0)
-        at = max(self.facts.enabled_at, self.tallies.get(node, _NOTHING).last_at or 0) + leaf.after
+        at = max(self.facts.enabled_at, self.tallies.get(node, NOTHING).last_at or 0) + leaf.after
         return None if self.fired_at is not None and self.fired_at >= at else at  # once per silence
 
     def quiet_at(self, node: Node, trigger: Quiet) -> Instant:
         """From when on a `quiet` whose trigger is satisfied is so itself, if nothing more comes."""
-        last = [tally.last_at for _, tally in self._arrived(node) if tally.last_at is not None]
+        last = [tally.last_at for _, tally in self.arrived(node) if tally.last_at is not None]
         at = max(last) + trigger.silence if last else self.now
         return at if trigger.max_wait is None else min(at, self.settled[node] + trigger.max_wait)
 
@@ -358,21 +319,21 @@ class Fold:
     def began(self, node: Node) -> Instant | None:
         """The first of what came for the leaves inside a node and is still there: arrivals, and ticks that hold."""
         inside = range(node, self.tree.ends[node])
-        first = [tally.first_at for _, tally in self._arrived(node) if tally.first_at is not None]
+        first = [tally.first_at for _, tally in self.arrived(node) if tally.first_at is not None]
         for place, _ in self.tree.latching:
-            tally = self.tallies.get(place, _NOTHING)
+            tally = self.tallies.get(place, NOTHING)
             if place in inside and tally.first_at is not None and self.leaf_satisfied(place):
                 first.append(tally.first_at)
         return min(first, default=None)
 
-    def _arrived(self, node: Node) -> Iterator[tuple[Node, Tally]]:
+    def arrived(self, node: Node) -> Iterator[tuple[Node, Tally]]:
         """What events brought to the leaves inside a node; ticks aside."""
         inside = range(node, self.tree.ends[node])
         return ((place, tally) for place, tally in self.tallies.items() if place in inside and tally.tick is None)
 
     # ── instants at which time alone decides ───────────────────────────────────────────────────────────────────────
 
-    def _moments(self) -> Iterator[tuple[Instant, Node]]:
+    def moments(self) -> Iterator[tuple[Instant, Node]]:
         """When silence changes the answer, by node."""
         for node, trigger in enumerate(self.tree.nodes):
             at: Instant | None = None
@@ -388,10 +349,10 @@ class Fold:
             if at is not None and at > self.now:
                 yield at, node
 
-    def _ticks(self) -> Iterator[tuple[Instant, Node]]:
+    def ticks(self) -> Iterator[tuple[Instant, Node]]:
         """The next ticks of the time leaves that latch; of one that holds until the tree fires, none."""
         for node, leaf in self.tree.latching:
-            if _limited(leaf) or self.tallies.get(node, _NOTHING).tick is None:
+            if limited(leaf) or self.tallies.get(node, NOTHING).tick is None:
                 at = self._next_tick(leaf, self.seen)
                 if at is not None:
                     yield at, node
@@ -399,8 +360,8 @@ class Fold:
     def _ends(self) -> Iterator[tuple[Instant, Node]]:
         """When ticks that are held cease to be."""
         for node, leaf in self.tree.latching:
-            tick = self.tallies.get(node, _NOTHING).tick
-            if tick is not None and _limited(leaf) and (end := _latched_until(leaf, tick) + 1) > self.now:
+            tick = self.tallies.get(node, NOTHING).tick
+            if tick is not None and limited(leaf) and (end := latched_until(leaf, tick) + 1) > self.now:
                 yield end, node
 
     def _next_tick(self, leaf: TimeTrigger, after: Instant) -> Instant | None:
@@ -413,7 +374,7 @@ class Fold:
     def _evidence(self, pos: int | None) -> Evidence:
         found: dict[Node, Tally] = {}
         for node, leaf in enumerate(self.tree.nodes):
-            tally = self.tallies.get(node, _NOTHING)
+            tally = self.tallies.get(node, NOTHING)
             match leaf:
                 case Elapsed():
                     if self.leaf_satisfied(node):
@@ -436,7 +397,7 @@ class Fold:
         """A tick that holds until the tree fires is not looked at again: which one is the newest is found here."""
         leaf = self.tree.nodes[node]
         assert isinstance(leaf, TIME_TRIGGERS)
-        if _limited(leaf) or all(place != node for place, _ in self.tree.latching):
+        if limited(leaf) or all(place != node for place, _ in self.tree.latching):
             return tally
         newest = newest_fire(leaf, self.seen)
         if newest is None or tally.tick is None or newest <= max(tally.tick, (self.facts.ticks_from or 0) - 1):
@@ -459,7 +420,7 @@ class Fold:
         over = [
             node
             for node, leaf in self.tree.latching
-            if (tick := self.tallies.get(node, _NOTHING).tick) is not None and _latched_until(leaf, tick) < self.now
+            if (tick := self.tallies.get(node, NOTHING).tick) is not None and latched_until(leaf, tick) < self.now
         ]
         began = {
             node: self.began(node)
@@ -475,97 +436,3 @@ class Fold:
             fired_at=self.fired_at,
             seen=self.seen,
         )
-
-    # ── when to look again ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def deadlines(self) -> tuple[Deadline, ...]:
-        """Those that are to be stored: of nodes that can still change the tree."""
-        live = self._live()
-        found = {Deadline(at=at, node=node) for at, node in (*self._moments(), *self._ticks()) if node in live}
-        return tuple(sorted(found, key=lambda one: (one.at, one.node)))
-
-    def needs(self) -> Mapping[Subscription, Need]:
-        """How much more of each topic must come."""
-        live = self._live()
-        found: dict[Subscription, Need] = {}
-        for node, leaf in enumerate(self.tree.nodes):
-            listens = _topics(leaf)
-            for topic in listens:
-                named = isinstance(leaf, Partition | Custom) and not self.leaf_satisfied(node)  # no sum tells these
-                matters = node in live or named
-                need = self._need(node, len(listens), waited=live.get(node, False)) if matters else Need()
-                found[Subscription(node=node, topic=topic)] = need
-        return found
-
-    def _need(self, node: Node, topics: int, *, waited: bool) -> Need:
-        """Of one of a leaf's topics. `waited`: a longest wait begins with whatever comes first."""
-        leaf, amount = self.tree.nodes[node], self.tallies.get(node, _NOTHING).amount
-        match leaf:
-            case Elapsed():
-                return Need(n=1) if self.elapsed_at(node, leaf) is None else Need()  # the end of a silence
-            case _ if waited:
-                return Need(n=1)
-            case DataSize():
-                if leaf.bytes is not None and amount.bytes < leaf.bytes:
-                    return Need(bytes=leaf.bytes - amount.bytes)
-                return Need(rows=(leaf.rows or 0) - amount.rows)
-            case Happened() | ProgramStatus():
-                return Need(n=-(-(leaf.count - amount.n) // topics))  # one of them has its share before all have it
-            case _:
-                return Need(n=1)
-
-    def _live(self) -> Mapping[Node, bool]:
-        """The nodes that can still change the tree, and whether an `all` above waits for its first arrival."""
-        lasting = self._lasting()
-        found: dict[Node, bool] = {}
-        open_ = [(0, False)]
-        while open_:
-            node, waited = open_.pop()
-            if lasting[node]:
-                continue
-            trigger = self.tree.nodes[node]
-            if isinstance(trigger, All) and trigger.max_wait is not None:
-                waited = waited or not self._begun_for_good(node)
-            found[node] = waited
-            open_ += ((child, waited) for child in self.tree.children[node])
-        return found
-
-    def _begun_for_good(self, node: Node) -> bool:
-        """Whether something came for a node that stays until the tree fires: an event, or a tick that holds."""
-        inside = range(node, self.tree.ends[node])
-        held = (place for place, leaf in self.tree.latching if place in inside and not _limited(leaf))
-        return any(tally.amount.n for _, tally in self._arrived(node)) or any(place in self.tallies for place in held)
-
-    def _lasting(self) -> list[bool]:
-        """Whether each node is satisfied and stays so until the tree fires, whatever comes."""
-        answer = [False] * len(self.tree.nodes)
-        for node in range(len(answer) - 1, -1, -1):
-            trigger = self.tree.nodes[node]
-            inner = [answer[child] for child in self.tree.children[node]]
-            match trigger:
-                case Quiet():
-                    waited = self.settled.get(node, _FOREVER) + (trigger.max_wait or _FOREVER)
-                    answer[node] = inner[0] and self.now >= waited
-                case All():
-                    answer[node] = node in self.forced or node in self.kept or all(inner)
-                case AnyOf():
-                    answer[node] = any(inner)
-                case NOf():
-                    answer[node] = sum(inner) >= trigger.n
-                case Elapsed():
-                    pass
-                case _:
-                    lasts = not (isinstance(trigger, TIME_TRIGGERS) and _limited(trigger))
-                    answer[node] = lasts and self.leaf_satisfied(node)
-        return answer
-
-
-def _limited(leaf: TimeTrigger) -> bool:
-    """Whether its ticks can cease to hold before the tree fires."""
-    return leaf.latch is not None or isinstance(leaf, WindowDays)
-
-
-def _latched_until(leaf: TimeTrigger, tick: Instant) -> Instant:
-    """The last instant at which a tick still holds. That of a window at most until the window closes."""
-    until = _FOREVER if leaf.latch is None else tick + leaf.latch
-    return min(until, closing(leaf, tick) - 1) if isinstance(leaf, WindowDays) else until
