@@ -126,9 +126,11 @@ def single_trigger(draw: st.DrawFn) -> triggers.Trigger:
 def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
     scopes = draw(st.lists(st.sampled_from(["schedule", "program"]), unique=True))
     delay = draw(durations)
+    trigger = draw(any_trigger())
+    merges = schedules.waiting_by_default(trigger) is schedules.Waiting.MERGE
     return schedules.ScheduleSpec(
         program=draw(names),
-        trigger=draw(any_trigger()),
+        trigger=trigger,
         arguments=draw(arguments),
         priority=draw(st.integers(0, 100)),
         groups=tuple(draw(st.lists(names, max_size=2))),
@@ -139,8 +141,8 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
             for scope in scopes
         ),
         waiting=schedules.WaitingPolicy(
-            runs=draw(st.sampled_from(schedules.Waiting)),
-            max=draw(st.integers(1, 2000)),
+            runs=draw(st.sampled_from(schedules.Waiting)) if merges else schedules.Waiting.ALL,
+            max=draw(st.integers(1, 2000)) if merges else 1000,
             timeout=draw(st.none() | durations),
         ),
         catch_up=schedules.CatchUp(

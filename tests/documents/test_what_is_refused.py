@@ -175,6 +175,16 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "limits of groups are not in this version yet",
     ),
     "waiting": ({"waiting": "newest"}, "spec.waiting.runs", "known: all, merge, latest"),
+    "merging_fires": (
+        {"waiting": "merge", "trigger": {"type": "cron", "expression": "0 2 * * *"}},
+        "spec.waiting.runs",
+        "'merge' for the runs of a trigger by the clock alone is not in this version yet; available: all",
+    ),
+    "most_waiting_fires": (
+        {"waiting": {"max": 3}, "trigger": {"type": "cron", "expression": "0 2 * * *"}},
+        "spec.waiting.max",
+        "not in this version yet; leave it out",
+    ),
     "forced": ({"waiting": {"then": "run"}}, "spec.waiting.then", "'run' is not in this version yet"),
     "pause": ({"retry": {"then": "pause"}}, "spec.retry.then", "'pause' is not in this version yet"),
     "deadline": ({"deadline": {"start": "PT30M"}}, "spec.deadline", "'deadline' is not in this version yet"),
