@@ -6,6 +6,7 @@ from tidegate.control import clocks
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
+from tidegate.domain.triggers import collects
 from tidegate.ports.control import Change, ControlTx, ScheduleRecord
 
 
@@ -15,6 +16,8 @@ async def remove(tx: ControlTx, stored: ScheduleRecord, why: str, *, who: str, n
         await supersede_undecided(tx, stored, why, until=max(now, stored.cursor), now=now)
     await tx.end_waiting(stored.id, State.SUPERSEDED, why, now)
     await tx.remove_schedule(stored.id, now)
+    if collects(stored.spec.trigger):
+        await tx.reset_progress(stored.id, now)
     change = Change(
         who=who,
         action="deleted",

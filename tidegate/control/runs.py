@@ -83,6 +83,7 @@ async def rerun(store: ControlStore, run_id: str, *, who: str) -> RunRecord:
             given=old.given if old.arguments is None else old.arguments,
             priority=stored.spec.priority,
             now=now,
+            **({} if old.inputs is None else {"like": old.key}),
         )
         await tx.record_change(_change(who, "rerun", "Run", old.namespace, run_id, {"run": str(key)}), now)
     return await _there(store, key)

@@ -30,6 +30,7 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
+from tidegate.domain.triggers import collects
 from tidegate.ports.control import Change, ControlStore, ControlTx, ScheduleRecord, Stats
 
 
@@ -177,7 +178,7 @@ async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, *, 
     if metadata.application is not None:
         await ownership.own(tx, metadata.namespace, metadata.application, now)
     mode = Mode.ENABLED if declaration.enabled else Mode.DROP
-    await tx.create_schedule(
+    number = await tx.create_schedule(
         metadata,
         declaration.spec,
         declaration.document,
@@ -188,6 +189,8 @@ async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, *, 
         now=now,
         clock=clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now),
     )
+    if collects(declaration.spec.trigger):
+        await tx.reset_progress(number, now)
     await tx.record_change(_change(who, Effect.CREATED, declaration, None, _seen(declaration)), now)
     return Written(effect=Effect.CREATED, record=await _locked(tx, metadata.namespace, metadata.name))
 
@@ -267,6 +270,9 @@ async def _revise(
         valid_from=valid_from,
         clock=await clocks.revised(tx, stored, declaration.spec, mode, valid_from),
     )
+    old, new = stored.spec.trigger, declaration.spec.trigger
+    if (collects(old) or collects(new)) and (resets or mode is not stored.mode or old != new):
+        await tx.reset_progress(stored.id, now)
     if disables or resets:
         what = "disabled" if disables else "updated"
         await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {who}.", now)

@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from tidegate.domain import events
 from tidegate.domain.collected import Advance, Evidence, Facts, Progress, Subscription
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.progress import advance
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.trees import tree_of
-from tidegate.domain.triggers import DataSize, Elapsed, Partition, Since, Trigger
+from tidegate.domain.triggers import DataSize, Elapsed, Happened, Partition, Since, Trigger
 
 MOST_NAMES = 1000
 """Names of partitions in one leaf's evidence, and in one input."""
@@ -172,8 +173,14 @@ def _is_kept(trigger: Trigger, node: int) -> bool:
 
 def datasets(trigger: Trigger) -> tuple[str, ...]:
     """Every dataset that a tree names, once, in preorder."""
-    leaves = [leaf for leaf in tree_of(trigger).nodes if isinstance(leaf, Partition | DataSize)]
-    return tuple(dict.fromkeys(leaf.dataset for leaf in leaves))
+    named = []
+    for leaf in tree_of(trigger).nodes:
+        match leaf:
+            case Partition() | DataSize():
+                named.append(leaf.dataset)
+            case Happened(event=events.DATASET_UPDATED, key=str(dataset)):
+                named.append(dataset)
+    return tuple(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

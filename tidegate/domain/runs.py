@@ -77,3 +77,8 @@ class Cause(StrEnum):
     """A person asked for it now."""
     RERUN = "rerun"
     """A person asked for an old run again, with its inputs, arguments and fire time."""
+
+
+MERGING = frozenset({Cause.FIRE, Cause.EVIDENCE})
+"""What a trigger made: such runs merge while they wait, and what they are given is handed out. Never what a person
+asked for."""

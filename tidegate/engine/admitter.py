@@ -9,13 +9,19 @@ What if this process dies: before the commit nothing happened; after it the runs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.admission import Admit, Discard, admit, counters_of
+from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, counters_of
+from tidegate.domain.evidence import shown, take
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, Duration, Instant
+from tidegate.domain.progress import advance
+from tidegate.domain.runs import MERGING
+from tidegate.domain.schedules import Waiting
+from tidegate.domain.triggers import collects
 from tidegate.engine.outcome import Batch, Outcome, Topic
-from tidegate.ports.engine import AdmitterStore
+from tidegate.ports.collecting import AdmittingStore, Collected, Collecting, Pin, PinningTx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,7 @@ class Admitter:
     name = "admitter"
     topics = frozenset({Topic.ADMIT, Topic.BACKLOG})
 
-    def __init__(self, store: AdmitterStore, fence: Fence, settings: AdmitterSettings = AdmitterSettings()) -> None:
+    def __init__(self, store: AdmittingStore, fence: Fence, settings: AdmitterSettings = AdmitterSettings()) -> None:
         self._store = store
         self._fence = fence
         self._batch = Batch(settings.batch)
@@ -59,9 +65,10 @@ class Admitter:
                 counters = {counter for one in candidates for counter in counters_of(one)}
                 facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
                 verdicts = admit(candidates, facts, now=now)
+                notes = await self._close(tx, candidates, verdicts, now)
                 await tx.settle(verdicts, now)
             else:
-                verdicts = []
+                verdicts, notes = [], tuple[str, ...]()
 
         full = len(candidates) >= limit if small else self._batch.took(len(candidates))
         wakes = set[Topic]()
@@ -70,4 +77,44 @@ class Admitter:
         if any(isinstance(one, Discard) for one in verdicts):
             wakes.add(Topic.CLOCK)  # an after_finish clock may go on
         upcoming = None if full else await self._store.next_wake()
-        return Outcome(did=len(candidates), left=full, next=upcoming, wakes=frozenset(wakes))
+        return Outcome(did=len(candidates), left=full, next=upcoming, wakes=frozenset(wakes), notes=notes)
+
+    async def _close(
+        self, tx: PinningTx, candidates: Sequence[Candidate], verdicts: Sequence[Decision], now: Instant
+    ) -> tuple[str, ...]:
+        """Close the input of runs that go now and whose trees collect: what came up to here goes along."""
+        going = {one.key for one in verdicts if isinstance(one, Admit)}
+        runs = [one for one in candidates if one.key in going and not one.closed and collects(one.spec.trigger)]
+        if not runs:
+            return ()
+        read = {one.schedule_id: one for one in await tx.collections([run.key.schedule_id for run in runs], now)}
+        pins, notes = list[Pin](), list[str]()
+        for run in runs:
+            try:
+                pin, collected = _closing(run, read.get(run.key.schedule_id), now)
+            except Exception as fault:  # it goes all the same, with what it has
+                notes.append(f"{run.key} goes without what came since it was made: {fault!r}")
+                pin, collected = Pin(key=run.key, present=False, moves=run.cause in MERGING), None
+            if collected is not None:
+                del read[run.key.schedule_id]  # is taken
+                await tx.collect([collected], now)
+            pins.append(pin)
+        await tx.pin(pins, now)
+        return tuple(notes)
+
+
+def _closing(run: Candidate, collecting: Collecting | None, now: Instant) -> tuple[Pin, Collected | None]:
+    """Under `all` a run has what made it; else the one that goes takes everything. A run that a person asks for looks
+    at the progress and leaves it there."""
+    made_by_trigger = run.cause in MERGING
+    if collecting is None or (made_by_trigger and run.spec.waiting.runs is Waiting.ALL):
+        return Pin(key=run.key, present=False, moves=made_by_trigger), None
+    trigger = collecting.revision.spec.trigger
+    done = advance(trigger, collecting.progress, collecting.bulk, collecting.given, collecting.facts)
+    if not made_by_trigger:
+        return Pin(key=run.key, present=True, moves=False, shown=shown(trigger, done.progress, now)), None
+    everything = take(trigger, done, collecting.facts, now)
+    return (
+        Pin(key=run.key, present=True, moves=True),
+        Collected(collecting=collecting, advance=everything, into=run.key),
+    )

@@ -87,7 +87,7 @@ class Supervisor:
         await self._push(now, notes)
 
         left = any(entry.end is not None for entry in self._watch)
-        wakes = frozenset({Topic.ADMIT, Topic.CLOCK}) if ended else frozenset[Topic]()
+        wakes = frozenset({Topic.ADMIT, Topic.CLOCK, Topic.EVENTS}) if ended else frozenset[Topic]()
         return Outcome(did=adopted + recorded, left=left, next=self._next_look(now), wakes=wakes, notes=tuple(notes))
 
     # ── look: whose care is wanted ─────────────────────────────────────────────────────────────────────────────────

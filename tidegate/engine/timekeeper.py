@@ -14,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.domain.collected import Tick
+from tidegate.domain.fires import ticking
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, MINUTE, Duration, Instant
 from tidegate.domain.planning import Due, Plan, plan
+from tidegate.domain.progress import advance
+from tidegate.domain.triggers import collects
 from tidegate.engine.outcome import Batch, Outcome, Topic, earliest
-from tidegate.ports.engine import TimekeeperStore
+from tidegate.ports.collecting import Collected, CollectingTx, KeepingStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +41,7 @@ class Timekeeper:
     name = "timekeeper"
     topics = frozenset({Topic.CLOCK})
 
-    def __init__(
-        self, store: TimekeeperStore, fence: Fence, settings: TimekeeperSettings = TimekeeperSettings()
-    ) -> None:
+    def __init__(self, store: KeepingStore, fence: Fence, settings: TimekeeperSettings = TimekeeperSettings()) -> None:
         self._store = store
         self._fence = fence
         self._settings = settings
@@ -59,7 +61,12 @@ class Timekeeper:
         async with self._store.transaction(self._fence) as tx:
             due = await tx.claim_due(now, self._batch.size)
             plans, notes = self._decide(due, now)
+            trees = [one for one in plans if one.fires and collects(one.due.revisions[-1].spec.trigger)]
+            collected, more = await self._collect(tx, trees, now) if trees else ((), ())
             await tx.record(plans, now)
+            if collected:
+                await tx.collect(collected, now)
+        notes += more
 
         return await self._after(plans, notes, now, full=self._batch.took(len(due)))
 
@@ -78,6 +85,31 @@ class Timekeeper:
                     plans.append(_set_aside(one, now + self._settings.quarantine))
                     notes.append(f"The fires of {one.name} cannot be planned; it is set aside for a while: {fault!r}")
             return plans, tuple(notes)
+
+    async def _collect(
+        self, tx: CollectingTx, plans: Sequence[Plan], now: Instant
+    ) -> tuple[Sequence[Collected], tuple[str, ...]]:
+        """A fire of a tree takes along all that the tree has collected. Read before the runs are made, since their
+        waiting would silence what counts from the last run."""
+        fires = {one.due.schedule_id: one.fires for one in plans}
+        results: list[Collected] = []
+        notes: list[str] = []
+        for one in await tx.collections(list(fires), now):
+            trigger = one.revision.spec.trigger
+            try:
+                ticks = [
+                    Tick(at=fire.fire_time, nodes=nodes)
+                    for fire in fires[one.schedule_id]
+                    if fire.fire_time > one.facts.enabled_at and (nodes := ticking(trigger, fire.fire_time))
+                ]
+                done = advance(trigger, one.progress, one.bulk, (*one.given, *ticks), one.facts)
+            except Exception as fault:
+                await tx.set_aside(one.schedule_id, f"{type(fault).__name__}: {fault}", now)
+                notes.append(f"{one.name} cannot be evaluated; what came for it is set aside: {fault!r}")
+            else:
+                at = frozenset(tick.at for tick in ticks)
+                results.append(Collected(collecting=one, advance=done, ticks=at))
+        return results, tuple(notes)
 
     async def _after(self, plans: Sequence[Plan], notes: tuple[str, ...], now: Instant, *, full: bool) -> Outcome:
         fires = sum(len(one.fires) for one in plans)

@@ -37,7 +37,8 @@ def context(launch: Launch) -> dict[str, Any]:
         "previous_fire_time": moment(launch.previous_fire_time),
         "cause": {"type": launch.cause.value, "by": launch.caused_by, "fire_time": moment(launch.fire_time)},
         "arguments": dict(launch.arguments),
-        "inputs": {},
-        "upstream": None,
-        "timed_out_waiting": False,
+        "inputs": launch.inputs,
+        "upstream": (launch.evidence or {}).get("upstream"),
+        "timed_out_waiting": bool((launch.evidence or {}).get("timed_out_waiting")),
+        "evidence": launch.evidence,
     }

@@ -18,6 +18,7 @@ from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
+from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
@@ -31,7 +32,7 @@ from tidegate.sim.faults import FaultyStore, Gate
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
 
-SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP})
+SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS})
 KINDS = ("command", "python", "spark_sql", "pyspark")
 BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 
@@ -203,6 +204,7 @@ class Process:
             parts += [
                 sim.parts.timekeeper(store, fence, pace.timekeeper),
                 sim.parts.admitter(store, fence),
+                sim.parts.matcher(store, fence),
                 sim.parts.reconciler(store, fence, pace.reconciler),
                 sim.parts.janitor(store, fence, pace.janitor),
             ]
@@ -320,6 +322,7 @@ class Parts:
 
     timekeeper: type[Timekeeper] = Timekeeper
     admitter: type[Admitter] = Admitter
+    matcher: type[Matcher] = Matcher
     reconciler: type[Reconciler] = Reconciler
     janitor: type[Janitor] = Janitor
     dispatcher: type[Dispatcher] = Dispatcher

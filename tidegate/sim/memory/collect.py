@@ -319,7 +319,6 @@ def read_collecting(
         total, size = (log[-1].rows, log[-1].bytes) if log else (0, 0)
         places.append(Place(one, reading, total, size))
     clock = get(data.clock, schedule)
-    stats_start = progress.last_start
     collecting = Collecting(
         schedule_id=ScheduleId(schedule),
         name=row.name,
@@ -330,7 +329,8 @@ def read_collecting(
         given=(*given, *due),
         facts=Facts(
             enabled_at=progress.enabled_at,
-            last_start=stats_start,
+            last_start=progress.last_start,
+            last_end=progress.last_end,
             busy=is_busy(data, get, schedule),
             ticks_from=_ticks_from(row, now),
         ),

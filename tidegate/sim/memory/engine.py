@@ -101,6 +101,7 @@ class RunTransaction(PublishingTransaction):
         `elapsed since last_run` begins to count."""
         data, schedule = self.data, run.key.schedule_id
         progress = self.edit(data.progress, schedule)
+        progress.last_end = max(finished_at, progress.last_end or 0)
         if run.started_at is not None:
             progress.last_start = max(run.started_at, progress.last_start or 0)
         elif run.moved:

@@ -80,13 +80,15 @@ class DeadlineRow(NamedTuple):
 
 @dataclass(eq=False)
 class ProgressRow:
-    """`enabled_at`: since when it collects. `last_start`: of its last run that ended after having started."""
+    """`enabled_at`: since when it collects. `last_start`: of its last run that ended after having started;
+    `last_end`: of its last run that ended."""
 
     schedule_id: ScheduleId
     progress: Progress
     enabled_at: Instant
     rev: int
     last_start: Instant | None = None
+    last_end: Instant | None = None
 
 
 @dataclass(eq=False)

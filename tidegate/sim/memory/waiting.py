@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.runs import Cause, State
+from tidegate.domain.runs import MERGING, Cause, State
 from tidegate.domain.schedules import ScheduleSpec, Waiting
 from tidegate.sim.memory.engine import POOL, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow
 
-MERGING = (Cause.FIRE, Cause.EVIDENCE)
-"""What merges: never what a person asked for, nor what has begun."""
 TOO_MANY = "More than waiting.max runs of the schedule waited; this was the oldest."
 NEWER = "A newer run of the schedule takes its place (waiting: latest)."
 
