@@ -56,6 +56,8 @@ class Lake:
         key: RunKey | None = None,
         number: int = 1,
         arguments: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        evidence: Mapping[str, Any] | None = None,
     ) -> Launch:
         return Launch(
             attempt=AttemptKey(key or self.key(), number),
@@ -68,6 +70,8 @@ class Lake:
             caused_by="clock",
             fire_time=1_800_000_000_000_000,
             previous_fire_time=None,
+            inputs=inputs or {},
+            evidence=evidence,
         )
 
     @asynccontextmanager

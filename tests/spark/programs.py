@@ -90,3 +90,25 @@ def leave(run, spark):
 def nap(run, spark):
     time.sleep(6)
     print("rows", spark.range(2).count())
+
+
+def inputs(run, spark, ranges=()):
+    """Says what each input of the run reads, and each of these ranges of the same dataset."""
+    import json
+
+    from tidegate.sdk.inputs import Input
+
+    def told(one):
+        try:
+            rows = sorted([list(row) for row in one.read(spark).collect()], key=str)
+        except Exception as fault:
+            rows = f"{getattr(fault, 'code', type(fault).__name__)}: {fault}"
+        try:
+            whole = one.table(spark).count()
+        except Exception as fault:
+            whole = getattr(fault, "code", type(fault).__name__)
+        return {"rows": rows, "whole": whole, "columns": one.read(spark).columns if isinstance(rows, list) else None}
+
+    for one in run.inputs.values():
+        found = [one, *(Input(dataset=one.dataset, from_snapshot=a, to_snapshot=b) for a, b in ranges)]
+        print("INPUTS", json.dumps([told(each) for each in found]))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tidegate.sdk.data import Dataset
 
+_CHANGE = "concat(_change_type, '') = '{}'"
+"""As an expression that Spark does not hand down to the scan, which has no such column to filter by."""
 _APPENDS = frozenset({"append", "replace"})
 
 
@@ -167,8 +169,8 @@ class _Reader:
         elif not any(one.has_deletes for one in commits):
             changes = self._between(".changes", start)
             if set(there.columns) <= set(changes.columns):
-                inserted = _like(changes.where("_change_type = 'INSERT'"), there)
-                return inserted.exceptAll(_like(changes.where("_change_type = 'DELETE'"), there))
+                inserted = _like(changes.where(_CHANGE.format("INSERT")), there)
+                return inserted.exceptAll(_like(changes.where(_CHANGE.format("DELETE")), there))
         # Rows deleted by position, or columns that the table has lost since: the two versions tell.
         if start not in history:
             raise self._expired(start)
@@ -196,10 +198,14 @@ class _Reader:
 
     def _history(self) -> dict[int, _Commit]:
         frame = self._spark.table(f"{self._name}.`snapshots`").selectExpr(
-            "snapshot_id", "parent_id", "operation", "summary['total-delete-files'] AS deletes"
+            "snapshot_id",
+            "parent_id",
+            "operation",
+            "coalesce(summary['total-delete-files'], '0') != '0' OR "
+            "coalesce(summary['removed-delete-files'], '0') != '0' AS deletes",
         )
         return {
-            row.snapshot_id: _Commit(row.snapshot_id, row.parent_id, row.operation, (row.deletes or "0") != "0")
+            row.snapshot_id: _Commit(row.snapshot_id, row.parent_id, row.operation, row.deletes)
             for row in frame.collect()
         }
 
