@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from tidegate.domain.events import DATASET_GAP, DATASET_UPDATED
 from tidegate.domain.instants import Duration, Instant
 from tidegate.ports.lake import CatalogFault, Cursor, DatasetRecord, Move, Watched
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import CursorRow, DatasetRow, FaultRow
 
+_TYPES = (DATASET_UPDATED, DATASET_GAP)
+
 
 def waited_for(data: Data, dataset: str) -> bool:
-    """Whether somebody waits for a dataset, or declared it as a table."""
+    """Whether somebody waits for a dataset, or declared it, as a table."""
     declared = data.dataset.rows.get(dataset)
-    return declared is not None and declared.kind == "iceberg"
+    if declared is not None:
+        return declared.kind == "iceberg"
+    topics = (topic for type_ in _TYPES for topic in data.topics_of.get(type_, {}).get(dataset, ()))
+    return any(data.subscribers.get(topic) for topic in topics)
 
 
 class WatchTransaction(EngineTransaction):
@@ -83,8 +89,9 @@ class DatasetReading:
 
     async def watched(self, catalog: str) -> Sequence[Watched]:
         data = self.data
-        names = sorted(name for name in data.dataset.rows if name.startswith(f"{catalog}.") and waited_for(data, name))
-        return [self._watched(name) for name in names]
+        known = {*data.dataset.rows, *(name for type_ in _TYPES for name in data.topics_of.get(type_, {}) if name)}
+        names = (name for name in known if name.startswith(f"{catalog}.") and waited_for(data, name))
+        return [self._watched(name) for name in sorted(names)]
 
     def _watched(self, name: str) -> Watched:
         declared, row = self.data.dataset.rows.get(name), self.data.dataset_cursor.rows.get(name)

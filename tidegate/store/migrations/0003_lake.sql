@@ -1,5 +1,5 @@
 -- What is known of datasets: declarations, and how far each watched table has been told.
--- depends: 0001_spine
+-- depends: 0002_events
 
 -- A Dataset document. Datasets need none to be waited for.
 CREATE TABLE dataset (

@@ -1,7 +1,12 @@
 -- watched: the tables of a catalog that somebody waits for or that are declared, with their cursors
 SELECT w.dataset, w.watch, c.version, c.pointer, c.table_uuid, c.snapshot, c.sequence, c.error
 FROM (SELECT name AS dataset, watch FROM dataset
-      WHERE kind = 'iceberg' AND starts_with(name, %(prefix)s)) AS w
+      WHERE kind = 'iceberg' AND starts_with(name, %(prefix)s)
+      UNION ALL
+      SELECT DISTINCT k.key, NULL::bigint FROM event_key k
+      WHERE k.type IN ('dataset.updated', 'dataset.gap') AND starts_with(k.key, %(prefix)s)
+        AND EXISTS (SELECT FROM subscription s WHERE s.key_id = k.id)
+        AND NOT EXISTS (SELECT FROM dataset d WHERE d.name = k.key)) AS w
 LEFT JOIN dataset_cursor c USING (dataset)
 ORDER BY w.dataset;
 
@@ -29,6 +34,8 @@ RETURNING dataset;
 -- forget_unwatched: cursors of datasets that nobody waits for
 DELETE FROM dataset_cursor c
 WHERE NOT EXISTS (SELECT FROM dataset d WHERE d.name = c.dataset AND d.kind = 'iceberg')
+  AND NOT EXISTS (SELECT FROM event_key k JOIN subscription s ON s.key_id = k.id
+                  WHERE k.key = c.dataset AND k.type IN ('dataset.updated', 'dataset.gap'))
 RETURNING c.dataset;
 
 -- catalog_silent: a catalog does not answer; since when stays
