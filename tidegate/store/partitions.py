@@ -18,12 +18,12 @@ from tidegate.store.connection import Connection, Database, translate
 log = logging.getLogger(__name__)
 
 _LOCK = 0x7469_6465_0000_0002
-_TABLES = {"run": DAY, "attempt": DAY, "event": 1}  # what one day is in units of the partition column
-_STORAGE = {"run": "WITH (fillfactor = 75)", "attempt": "", "event": ""}
+_TABLES = {"run": DAY, "attempt": DAY, "event": 1, "arrival": 1}  # what one day is in units of the partition column
+_STORAGE = {"run": "WITH (fillfactor = 75)", "attempt": "", "event": "", "arrival": ""}
 _ATTACHED = """
 SELECT p.relname, c.relname, i.inhdetachpending
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent
-WHERE i.inhparent IN ('run'::regclass, 'attempt'::regclass, 'event'::regclass)
+WHERE i.inhparent IN ('run'::regclass, 'attempt'::regclass, 'event'::regclass, 'arrival'::regclass)
 """
 
 
@@ -56,7 +56,7 @@ class Partitions:
         known = self._known
         wanted = {(table, day) for day in {slot // DAY for slot in slots} for table in ("run", "attempt")}
         if now is not None:
-            wanted.add(("event", now // DAY))
+            wanted |= {("event", now // DAY), ("arrival", now // DAY)}
         return sorted(wanted - known) if not wanted <= known else []
 
     async def ensure(self, wanted: Iterable[tuple[str, int]]) -> Sequence[str]:
@@ -117,7 +117,12 @@ class Partitions:
             for table, name, pending in rows:
                 keep = retention.get(table)
                 day = _day(name)
-                if keep is None or day is None or (day + 1) * DAY > now - keep or (table != "event" and day in busy):
+                if (
+                    keep is None
+                    or day is None
+                    or (day + 1) * DAY > now - keep
+                    or (table in ("run", "attempt") and day in busy)
+                ):
                     continue
                 how = "FINALIZE" if pending else "CONCURRENTLY"
                 detach = sql.SQL("ALTER TABLE {} DETACH PARTITION {} " + how)

@@ -3,6 +3,58 @@ CREATE DOMAIN public.instant AS bigint;
 CREATE FUNCTION public.as_time(public.instant) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$SELECT timestamptz 'epoch' + $1 * interval '1 microsecond'$_$;
+CREATE FUNCTION public.number_told() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    mine xid8 := pg_current_xact_id();
+BEGIN
+    -- the first row of a transaction numbers all of them
+    IF NOT EXISTS (SELECT FROM event_told WHERE xid = mine) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM event_key WHERE id IN (SELECT key_id FROM event_told WHERE xid = mine) ORDER BY id FOR NO KEY UPDATE;
+    WITH told AS MATERIALIZED (
+        DELETE FROM event_told WHERE xid = mine RETURNING id, key_id, day, pos, at
+    ), orders AS MATERIALIZED (
+        SELECT pos, nextval('arrival_order') AS place FROM (SELECT DISTINCT pos FROM told ORDER BY pos) AS d
+    ), placed AS MATERIALIZED (
+        SELECT t.key_id, t.day, t.pos, o.place, greatest(t.at, k.last_at) AS at, k.rows, k.bytes,
+               k.n + row_number() OVER (PARTITION BY t.key_id ORDER BY o.place) AS n
+        FROM told t JOIN orders o ON o.pos = t.pos JOIN event_key k ON k.id = t.key_id
+    ), arrived AS (
+        INSERT INTO arrival (day, key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_day, event_pos)
+        SELECT at / 86400000000, key_id, n, place, at, 0, 0, rows, bytes, day, pos FROM placed
+    ), totals AS (
+        UPDATE event_key k SET n = p.n, last_at = p.at
+        FROM (SELECT key_id, max(n) AS n, max(at) AS at FROM placed GROUP BY key_id) AS p
+        WHERE k.id = p.key_id
+    )
+    INSERT INTO event_inbox (key_id) SELECT DISTINCT key_id FROM placed;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION public.tell_of_runs() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM event_key WHERE type LIKE 'run.%') THEN
+        INSERT INTO event_told (key_id, day, pos, at)
+        SELECT k.id, f.day, f.pos, f.at
+        FROM fresh f
+        JOIN run r ON r.slot = f.slot AND r.schedule_id = f.schedule_id AND r.ord = f.ord
+        JOIN program p ON p.id = r.program_id
+        JOIN LATERAL (
+            SELECT id, match FROM event_key WHERE type = f.type AND key = p.namespace || '/' || p.name
+            UNION ALL
+            SELECT id, match FROM event_key WHERE type = f.type AND key IS NULL
+        ) k ON k.match IS NULL OR jsonb_build_object(
+            'program', p.namespace || '/' || p.name, 'cause', r.cause, 'backfill', r.cause = 'backfill',
+            'outcome', substr(f.type, 5), 'reason', r.reason) @> k.match
+        WHERE f.schedule_id IS NOT NULL AND f.slot IS NOT NULL
+        ORDER BY f.pos, k.id;
+    END IF;
+    RETURN NULL;
+END $$;
 CREATE TABLE public.application (
     namespace text NOT NULL,
     name text NOT NULL,
@@ -10,6 +62,26 @@ CREATE TABLE public.application (
     rev integer DEFAULT 1 NOT NULL,
     updated_at public.instant NOT NULL
 );
+CREATE TABLE public.arrival (
+    day integer NOT NULL,
+    key_id bigint NOT NULL,
+    n bigint NOT NULL,
+    pos bigint NOT NULL,
+    at public.instant NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    sum_rows bigint NOT NULL,
+    sum_bytes bigint NOT NULL,
+    event_day integer NOT NULL,
+    event_pos bigint NOT NULL
+)
+PARTITION BY RANGE (day);
+CREATE SEQUENCE public.arrival_order
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
 CREATE TABLE public.attempt (
     slot bigint NOT NULL,
     schedule_id bigint NOT NULL,
@@ -103,6 +175,11 @@ CREATE TABLE public.dataset_cursor (
     moved_at public.instant NOT NULL
 )
 WITH (fillfactor='80');
+CREATE TABLE public.deadline (
+    schedule_id bigint NOT NULL,
+    node integer NOT NULL,
+    at public.instant NOT NULL
+);
 CREATE TABLE public.event (
     day integer NOT NULL,
     pos bigint NOT NULL,
@@ -112,11 +189,70 @@ CREATE TABLE public.event (
     schedule_id bigint,
     slot bigint,
     ord bigint,
-    payload jsonb
+    payload jsonb,
+    key text,
+    "time" public.instant,
+    source text,
+    source_id text
 )
 PARTITION BY RANGE (day);
+CREATE TABLE public.event_dedup (
+    source text NOT NULL,
+    id text NOT NULL,
+    digest bytea NOT NULL,
+    pos bigint NOT NULL,
+    at public.instant NOT NULL
+);
+CREATE TABLE public.event_inbox (
+    pos bigint NOT NULL,
+    key_id bigint,
+    schedule_id bigint
+);
+ALTER TABLE public.event_inbox ALTER COLUMN pos ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.event_inbox_pos_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.event_key (
+    id bigint NOT NULL,
+    type text NOT NULL,
+    key text,
+    match jsonb,
+    n bigint DEFAULT 0 NOT NULL,
+    rows bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    last_at public.instant DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+ALTER TABLE public.event_key ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.event_key_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 ALTER TABLE public.event ALTER COLUMN pos ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME public.event_pos_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.event_told (
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    id bigint NOT NULL,
+    key_id bigint NOT NULL,
+    day integer NOT NULL,
+    pos bigint NOT NULL,
+    at public.instant NOT NULL
+);
+ALTER TABLE public.event_told ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.event_told_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -188,6 +324,13 @@ CREATE TABLE public.namespace (
     document jsonb DEFAULT '{}'::jsonb NOT NULL,
     created_at public.instant NOT NULL
 );
+CREATE TABLE public.owed (
+    schedule_id bigint NOT NULL,
+    dataset text NOT NULL,
+    n bigint NOT NULL,
+    day integer NOT NULL,
+    snapshot jsonb
+);
 CREATE TABLE public.pool (
     name text NOT NULL,
     slots integer NOT NULL,
@@ -224,6 +367,15 @@ CREATE TABLE public.program_revision (
     valid_from public.instant NOT NULL,
     author text NOT NULL
 );
+CREATE TABLE public.progress (
+    schedule_id bigint NOT NULL,
+    enabled_at public.instant NOT NULL,
+    elapsed boolean NOT NULL,
+    last_start public.instant,
+    last_end public.instant,
+    doc text NOT NULL
+)
+WITH (fillfactor='70');
 CREATE TABLE public.revision (
     schedule_id bigint NOT NULL,
     rev integer NOT NULL,
@@ -298,6 +450,7 @@ CREATE TABLE public.run_live (
     stop_at public.instant,
     given jsonb,
     arguments jsonb,
+    moved boolean DEFAULT false NOT NULL,
     CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
     CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
     CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
@@ -340,6 +493,38 @@ CREATE TABLE public.schedule_stats (
     consecutive_crashes integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50');
+CREATE TABLE public.set_aside (
+    id bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    error text NOT NULL,
+    at public.instant NOT NULL,
+    count bigint NOT NULL,
+    ranges jsonb NOT NULL,
+    replayed_at public.instant
+);
+ALTER TABLE public.set_aside ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.set_aside_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.subscription (
+    schedule_id bigint NOT NULL,
+    node integer NOT NULL,
+    key_id bigint NOT NULL,
+    base bigint NOT NULL,
+    seen bigint NOT NULL,
+    seen_rows bigint NOT NULL,
+    seen_bytes bigint NOT NULL,
+    seen_day integer NOT NULL,
+    need bigint,
+    need_rows bigint,
+    need_bytes bigint,
+    again jsonb
+)
+WITH (fillfactor='70');
 CREATE VIEW public.tidegate_attempts AS
  SELECT attempt_open.slot,
     attempt_open.schedule_id,
@@ -373,9 +558,13 @@ UNION ALL
 CREATE VIEW public.tidegate_events AS
  SELECT public.as_time(e.at) AS at,
     e.type,
+    e.key,
     s.namespace,
     s.name AS schedule,
     e.payload,
+    public.as_time(e."time") AS "time",
+    e.source,
+    e.source_id,
     e.slot,
     e.schedule_id,
     e.ord,
@@ -433,6 +622,8 @@ CREATE VIEW public.tidegate_schedules AS
      JOIN public.clock c ON ((c.schedule_id = s.id)));
 ALTER TABLE ONLY public.application
     ADD CONSTRAINT application_pkey PRIMARY KEY (namespace, name);
+ALTER TABLE ONLY public.arrival
+    ADD CONSTRAINT arrival_pkey PRIMARY KEY (key_id, n, day);
 ALTER TABLE ONLY public.attempt_open
     ADD CONSTRAINT attempt_open_pkey PRIMARY KEY (schedule_id, slot, ord);
 ALTER TABLE ONLY public.attempt
@@ -447,8 +638,18 @@ ALTER TABLE ONLY public.dataset_cursor
     ADD CONSTRAINT dataset_cursor_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY public.dataset
     ADD CONSTRAINT dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.deadline
+    ADD CONSTRAINT deadline_pkey PRIMARY KEY (schedule_id, node, at);
+ALTER TABLE ONLY public.event_dedup
+    ADD CONSTRAINT event_dedup_pkey PRIMARY KEY (source, id);
+ALTER TABLE ONLY public.event_inbox
+    ADD CONSTRAINT event_inbox_pkey PRIMARY KEY (pos);
+ALTER TABLE ONLY public.event_key
+    ADD CONSTRAINT event_key_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (day, pos);
+ALTER TABLE ONLY public.event_told
+    ADD CONSTRAINT event_told_pkey PRIMARY KEY (xid, id);
 ALTER TABLE ONLY public.fire_range
     ADD CONSTRAINT fire_range_pkey PRIMARY KEY (schedule_id, from_fire);
 ALTER TABLE ONLY public.idempotency
@@ -461,12 +662,16 @@ ALTER TABLE ONLY public.limit_counter
     ADD CONSTRAINT limit_counter_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY public.namespace
     ADD CONSTRAINT namespace_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.owed
+    ADD CONSTRAINT owed_pkey PRIMARY KEY (schedule_id, dataset);
 ALTER TABLE ONLY public.pool
     ADD CONSTRAINT pool_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.program
     ADD CONSTRAINT program_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.program_revision
     ADD CONSTRAINT program_revision_pkey PRIMARY KEY (program_id, rev);
+ALTER TABLE ONLY public.progress
+    ADD CONSTRAINT progress_pkey PRIMARY KEY (schedule_id);
 ALTER TABLE ONLY public.revision
     ADD CONSTRAINT revision_pkey PRIMARY KEY (schedule_id, rev);
 ALTER TABLE ONLY public.run_live
@@ -477,10 +682,19 @@ ALTER TABLE ONLY public.schedule
     ADD CONSTRAINT schedule_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.schedule_stats
     ADD CONSTRAINT schedule_stats_pkey PRIMARY KEY (schedule_id);
+ALTER TABLE ONLY public.set_aside
+    ADD CONSTRAINT set_aside_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.subscription
+    ADD CONSTRAINT subscription_pkey PRIMARY KEY (schedule_id, node, key_id);
 CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_id);
 CREATE INDEX change_of ON public.change USING btree (namespace, kind, name, id DESC);
 CREATE INDEX clock_after_finish ON public.clock USING btree (schedule_id) WHERE after_finish;
 CREATE INDEX clock_due ON public.clock USING btree (next_due, schedule_id) WHERE (next_due IS NOT NULL);
+CREATE INDEX deadline_at ON public.deadline USING btree (at, schedule_id);
+CREATE INDEX event_dedup_at ON public.event_dedup USING btree (at);
+CREATE INDEX event_key_runs ON public.event_key USING btree (type) WHERE (type ~~ 'run.%'::text);
+CREATE UNIQUE INDEX event_key_topic ON public.event_key USING btree (type, key, match) NULLS NOT DISTINCT;
+CREATE INDEX event_of_key ON ONLY public.event USING btree (key, type, pos DESC) WHERE (key IS NOT NULL);
 CREATE INDEX fire_range_newest ON public.fire_range USING btree (to_fire, schedule_id);
 CREATE INDEX instance_alive ON public.instance USING btree (heartbeat) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
@@ -492,6 +706,14 @@ CREATE INDEX schedule_application ON public.schedule USING btree (namespace, app
 CREATE INDEX schedule_ever ON public.schedule USING btree (name, namespace);
 CREATE UNIQUE INDEX schedule_name ON public.schedule USING btree (namespace, name) WHERE (deleted_at IS NULL);
 CREATE INDEX schedule_program ON public.schedule USING btree (program_id) WHERE (deleted_at IS NULL);
+CREATE INDEX set_aside_of ON public.set_aside USING btree (schedule_id, id);
+CREATE INDEX subscription_again ON public.subscription USING btree (key_id) WHERE (again IS NOT NULL);
+CREATE INDEX subscription_key ON public.subscription USING btree (key_id);
+CREATE INDEX subscription_need ON public.subscription USING btree (key_id, need) WHERE (need IS NOT NULL);
+CREATE INDEX subscription_need_bytes ON public.subscription USING btree (key_id, need_bytes) WHERE (need_bytes IS NOT NULL);
+CREATE INDEX subscription_need_rows ON public.subscription USING btree (key_id, need_rows) WHERE (need_rows IS NOT NULL);
+CREATE CONSTRAINT TRIGGER event_number AFTER INSERT ON public.event_told DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.number_told();
+CREATE TRIGGER event_tell AFTER INSERT ON public.event REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.tell_of_runs();
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.program_revision
@@ -500,3 +722,5 @@ ALTER TABLE ONLY public.revision
     ADD CONSTRAINT revision_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.schedule
     ADD CONSTRAINT schedule_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
+ALTER TABLE ONLY public.subscription
+    ADD CONSTRAINT subscription_key_id_fkey FOREIGN KEY (key_id) REFERENCES public.event_key(id);

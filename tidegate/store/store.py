@@ -138,11 +138,13 @@ class PostgresStore(MembershipCalls, DatasetReading, Reading):
 
     async def ensure_partitions(self, now: Instant, ahead: Duration) -> Sequence[str]:
         days = range(day_of(now) - 1, day_of(now + ahead) + 1)
-        return await self.parts.partitions.ensure((table, day) for day in days for table in ("attempt", "event", "run"))
+        return await self.parts.partitions.ensure(
+            (table, day) for day in days for table in ("arrival", "attempt", "event", "run")
+        )
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """`runs` is how long runs and their attempts are kept, `events` how long events are."""
-        kinds = {"run": "runs", "attempt": "runs", "event": "events"}
+        kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
         await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
         if (kept := retention.get("runs")) is not None:
             await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
