@@ -19,6 +19,7 @@ from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
 from tidegate.store.store import PostgresStore
+from tidegate.store.transactions import I
 
 pytestmark = pytest.mark.anyio
 
@@ -244,6 +245,32 @@ async def test_who_is_declared_dead_while_it_writes_writes_first_or_not_at_all(w
     with pytest.raises(Fenced):
         await world.fire(world.at(HOUR))
     assert await world.store.next_due() == world.at(MINUTE)
+
+
+async def test_a_heartbeat_waits_for_no_transaction_of_its_own_instance(world: World) -> None:
+    """Or those that come after it would wait behind it: beats, and with them everything, took 45 ms under load."""
+    await world.schedule("orders", due=0)
+    async with world.store.transaction(world.scheduler) as tx:
+        assert len(await tx.claim_due(world.start, 10)) == 1
+        await asyncio.wait_for(world.another().beat(world.scheduler, world.at(1)), 1)
+        async with world.store.transaction(world.scheduler) as beside:
+            assert await beside.claim_due(world.start, 10) == []
+
+
+async def test_who_comes_while_a_takeover_is_under_way_is_fenced(world: World, database_url: str) -> None:
+    """The fence waits for the takeover's commit and then sees it."""
+    await world.schedule("orders", due=0)
+    victim = await world.instance(world.scheduler)
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            I.retire.sql,
+            {"id": victim.id, "epoch": victim.epoch, "now": world.at(1)},  # not committed yet
+        )
+        late = asyncio.create_task(world.fire(world.at(HOUR)))
+        await asyncio.sleep(0.1)
+        assert not late.done()
+    with pytest.raises(Fenced):
+        await late
 
 
 async def test_behind_a_pooler_the_heartbeat_alone_decides(world: World, database_url: str) -> None:

@@ -1,8 +1,8 @@
 -- now: the database's time
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- fence: share-lock the writer's own row; no row: it was declared dead
-SELECT host FROM instance WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL FOR SHARE;
+-- fence: lock the writer's own row against its takeover, not against its heartbeat; no row: it was declared dead
+SELECT host FROM instance WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL FOR KEY SHARE;
 
 -- next_id: the id of an instance about to register
 SELECT nextval(pg_get_serial_sequence('instance', 'id'));
@@ -37,11 +37,12 @@ WHERE ended_at IS NULL
                              AND k.classid = %(space)s::integer::oid AND k.objid = i.id::integer::oid)))
 ORDER BY id;
 
--- retire: raise the epoch of one that still has the epoch seen, and give up its leases
-WITH retired AS (
-    UPDATE instance SET epoch = epoch + 1, ended_at = %(now)s
-    WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL
-    RETURNING id
+-- retire: raise the epoch of one that still has the epoch seen, and give up its leases; waits for its fenced writers
+WITH seen AS MATERIALIZED (
+    SELECT id FROM instance WHERE id = %(id)s AND epoch = %(epoch)s AND ended_at IS NULL FOR UPDATE
+), retired AS (
+    UPDATE instance i SET epoch = i.epoch + 1, ended_at = %(now)s FROM seen WHERE i.id = seen.id
+    RETURNING i.id
 ), freed AS (
     DELETE FROM lease WHERE instance_id IN (SELECT id FROM retired)
 )
