@@ -221,6 +221,17 @@ def test_an_inner_all_that_was_forced_stays_satisfied_until_the_tree_fires() -> 
     assert result.progress.forced == frozenset()
 
 
+@pytest.mark.requirement("DATA-6", "DATA-8")
+def test_an_inner_all_that_was_complete_in_time_is_not_given_up_later() -> None:
+    inner = All(triggers=(Quiet(trigger=A, silence=10 * MINUTE), B), max_wait=HOUR, then=Then.DISCARD)
+    trigger = All(triggers=(inner, Happened(event="user.c")))
+    came_late = a(trigger, 2 * HOUR), came(trigger, "user.c", 2 * HOUR + MINUTE)
+    result = fed(trigger, a(trigger, 1), b(trigger, 2), *came_late)
+    assert times(result) == [2 * HOUR + MINUTE]
+    assert result.fires[0].tallies[3].amount.n == 2
+    assert not result.fires[0].timed_out
+
+
 @pytest.mark.requirement("DATA-8")
 def test_quiet_fires_after_silence_and_restarts_with_each_event() -> None:
     trigger = Quiet(trigger=A, silence=10 * MINUTE)

@@ -256,8 +256,8 @@ def lazy(trigger: Trigger, seed: int, many: int, *, late: bool) -> int:
     return store.looks
 
 
-FAST = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-MANY = settings(deadline=None, max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(deadline=None, max_examples=800, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
 LENGTHS = st.integers(0, 25)
 
