@@ -252,6 +252,13 @@ def test_quiet_waits_at_most_its_longest_from_when_its_trigger_was_satisfied() -
     assert times(fed(trigger, *(a(trigger, at * MINUTE) for at in range(1, 60, 5)))) == [26 * MINUTE, 56 * MINUTE]
 
 
+@pytest.mark.requirement("DATA-8", "DATA-9")
+def test_quiet_begins_to_wait_anew_when_its_trigger_ceased_to_be_satisfied() -> None:
+    held = All(triggers=(Cron(expression="0 * * * *", latch=10 * MINUTE), A))
+    trigger = Quiet(trigger=held, silence=5 * HOUR, max_wait=7 * MINUTE)
+    assert times(fed(trigger, a(trigger, 65 * MINUTE), later(3 * HOUR))) == [2 * HOUR + 7 * MINUTE]
+
+
 @pytest.mark.requirement("DATA-9")
 def test_at_ten_if_there_is_new_data() -> None:
     ten = Cron(expression="0 22 * * *", latch=0)
