@@ -3,11 +3,13 @@
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from tidegate.cli import output
+from tidegate.cli.client import Client
 from tidegate.cli.look import table_of
 
 from .conftest import Served, command, tidegate
@@ -249,3 +251,34 @@ def test_triggering_a_schedule_with_a_typing_error_names_the_nearest(served: Ser
     served.declare(name="nightly")
     said = tidegate("trigger", "nightl", url=served.url)
     assert (said.status, "did you mean 'nightly'?" in said.err) == (1, True)
+
+
+def test_deploy_puts_what_names_no_namespace_where_n_says(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("from tidegate import App\napp = App('etl')\napp.command('load', 'true')\n")
+    assert tidegate("deploy", str(file), "-n", "sales", url=served.url).status == 0
+    assert tidegate("get", "program", "load", "-n", "sales", url=served.url).status == 0
+    file.write_text(
+        "from tidegate import App\napp = App('etl', namespace='other')\napp.command('load', 'true')\n"
+    )
+    said = tidegate("deploy", str(file), "-n", "sales", url=served.url)
+    assert (said.status, "says namespace 'other', -n says 'sales'" in said.err) == (1, True)
+    assert tidegate("get", "programs", "-n", "other", "-o", "json", url=served.url).json == []
+
+
+def test_logs_are_pieces_as_json(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {0: "one\n", 4: "two\n", 8: ""}
+
+    def get(self: Client, path: str, **given: Any) -> Any:
+        if not path.endswith("logs"):
+            return {"attempts": [{"number": 1}], "state": "succeeded"}
+        at, text = given["offset"], texts[given["offset"]]
+        return {"attempt": 1, "offset": at, "text": text, "next_offset": at + len(text), "complete": at >= 4}
+
+    monkeypatch.setattr(Client, "get", get)
+    pieces = [{"attempt": 1, "offset": 0, "text": "one\n"}, {"attempt": 1, "offset": 4, "text": "two\n"}]
+    asked = ("rhod07ptoro-e-1", "-o", "json")
+    assert tidegate("logs", "rhod07ptoro-e-1", url=served.url).out == "one\ntwo\n"
+    assert tidegate("logs", *asked, url=served.url).json == pieces
+    lines = tidegate("logs", "-f", *asked, url=served.url).out.splitlines()
+    assert [json.loads(line) for line in lines] == pieces

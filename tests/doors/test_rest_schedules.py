@@ -295,3 +295,33 @@ def test_a_replayed_answer_without_a_body_is_one(served: Served) -> None:
     for _ in range(2):
         answer = served("DELETE", ONE, headers={"idempotency-key": "d"})
         assert (answer.status_code, answer.content) == (204, b"")
+
+
+# ── switched, with a reason ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("LIFE-2", "LIFE-8")
+def test_the_reason_of_a_switch_stays_with_its_revision(served: Served) -> None:
+    served.declare()
+    enabled = served("POST", f"{ONE}:enable", json={"reason": "the source is back"}).json()
+    assert enabled["status"]["reason"] == "the source is back"
+    disabled = served("POST", f"{ONE}:disable", json={"reason": "the source is late"}).json()
+    assert disabled["status"]["reason"] == "the source is late"
+    told = served("GET", f"{ONE}/revisions").json()["items"]
+    assert [one["reason"] for one in told[:2]] == ["the source is late", "the source is back"]
+
+
+def test_a_list_of_schedules_asks_once_for_their_statistics(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        served.declare(f"s{number}")
+    store, asked = served.doors.store, []
+    known = store.stats_of
+
+    async def counted(schedules: Any) -> Any:
+        asked.append(list(schedules))
+        return await known(schedules)
+
+    monkeypatch.setattr(store, "stats_of", counted)
+    items = served("GET", f"{NS}/schedules").json()["items"]
+    assert len(items) == 3
+    assert [len(one) for one in asked] == [3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
@@ -81,8 +82,18 @@ def encode_cursor(kind: str, position: str | int | None) -> str | None:
     return base64.urlsafe_b64encode(f"{kind}:{position}".encode()).decode().rstrip("=")
 
 
+_NUMBER, _RUN = r"-?\d{1,18}", r"-?\d{1,18}\.\d{1,18}\.-?\d{1,18}"
+POSITIONS = {
+    **dict.fromkeys(("schedules", "programs", "changes", "events", "set-aside"), re.compile(_NUMBER, re.ASCII)),
+    "runs": re.compile(_RUN, re.ASCII),
+    "queue": re.compile(f"{_NUMBER}:{_RUN}", re.ASCII),
+}
+"""What a position of a list looks like, so that no store is asked for another; elsewhere it is a name."""
+_NAMES = re.compile(r"[^\0]{1,300}")
+
+
 def decode_cursor(kind: str, cursor: str | None) -> str | None:
-    """The position again. 422 when it is not a cursor of this list."""
+    """The position again. 400 when it is not a cursor of this list."""
     if not cursor:
         return None
     try:
@@ -90,9 +101,9 @@ def decode_cursor(kind: str, cursor: str | None) -> str | None:
     except (binascii.Error, ValueError):
         text = ""
     found, _, position = text.partition(":")
-    if found != kind or not position or "\0" in position:
+    if found != kind or not POSITIONS.get(kind, _NAMES).fullmatch(position):
         reason = "is not the `next` of a page of this list"
-        raise Problem(422, f"cursor {reason}", faults=[Fault("cursor", reason)])
+        raise Problem(400, f"cursor {reason}", faults=[Fault("cursor", reason)])
     return position
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -32,7 +31,7 @@ from tidegate.documents import later, parsing, shapes
 from tidegate.documents.declared import Schedule
 from tidegate.domain.errors import Fault, Stale
 from tidegate.domain.schedules import Mode
-from tidegate.ports.control import ControlStore, ScheduleRecord
+from tidegate.ports.control import ControlStore, ScheduleRecord, Stats
 
 router = APIRouter(tags=["schedules"])
 ONE = "/namespaces/{namespace}/schedules/{name}"
@@ -53,7 +52,11 @@ async def list_schedules(store: Store, namespace: str, limit: Limit = 100, curso
     """Schedules of a namespace, newest first."""
     position = decode_cursor("schedules", cursor)
     page = await schedules.page(store, namespace, cursor=position, limit=limit)
-    items = await asyncio.gather(*(shown(store, record) for record in page.items))
+    stats = await store.stats_of([record.id for record in page.items])
+    items = (
+        shapes.schedule(record, stats.get(record.id, Stats()), next_fire=schedules.next_fire(record))
+        for record in page.items
+    )
     return shapes.page(items, encode_cursor("schedules", page.next))
 
 
@@ -149,9 +152,11 @@ async def _put(
 async def enable_schedule(
     store: Store, who: Who, response: Response, namespace: str, name: str, body: Body, if_match: IfMatch = None
 ) -> dict[str, Any]:
-    """Let it work: it reacts to what comes from now on."""
+    """Let it work: it reacts to what comes from now on. {reason?}"""
     only(body, "reason")
-    record = await schedules.enable(store, namespace, name, who=who, expected=expected_revision(if_match))
+    record = await schedules.enable(
+        store, namespace, name, who=who, reason=text(body, "reason"), expected=expected_revision(if_match)
+    )
     response.headers["ETag"] = etag(record.rev)
     return await shown(store, record)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -110,22 +112,44 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Which attempt. [default: newest]")] = None,
     namespace: AnyNamespace = None,
+    form: Output = Form.TABLE,
 ) -> None:
-    """What a run's programs printed."""
+    """What a run's programs printed. As JSON or YAML: a list of pieces {attempt, offset, text}; with -f, JSON pieces
+    come one a line, as they grow."""
     path = run_path(run, namespace)
+    said: list[dict[str, Any]] = []
+
+    def piece(chunk: dict[str, Any]) -> None:
+        told = {key: chunk[key] for key in ("attempt", "offset", "text")}
+        if form is Form.TABLE:
+            sys.stdout.write(chunk["text"])
+        elif follow and form is Form.JSON and chunk["text"]:
+            sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+        elif chunk["text"]:
+            said.append(told)
+        sys.stdout.flush()
+
+    _read(run, path, attempt, piece, follow=follow, quiet=form is not Form.TABLE)
+    if form is Form.YAML or (form is Form.JSON and not follow):
+        output.show(form, said, lambda: None)
+
+
+def _read(
+    run: str, path: str, attempt: int | None, piece: Callable[[dict[str, Any]], None], *, follow: bool, quiet: bool
+) -> None:
+    """Every piece of a log; with `follow` until the run has ended."""
     with Client() as client:
         number, offset = attempt, 0
         while True:
             chunk = client.get(f"{path}/logs", offset=offset, attempt=number)
             number = number or chunk["attempt"]
             offset = chunk["next_offset"]
-            sys.stdout.write(chunk["text"])
-            sys.stdout.flush()
+            piece(chunk)
             if chunk["text"]:
                 continue
             if chunk["complete"] or not follow:
                 if not follow or attempt is not None or not (newer := _newer(client.get(path), number)):
-                    if not offset and chunk["complete"]:
+                    if not offset and chunk["complete"] and not quiet:
                         output.note(f"It printed nothing. What became of it: tidegate explain {run}")
                     return
                 number, offset = newer, 0

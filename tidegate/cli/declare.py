@@ -16,6 +16,7 @@ from tidegate.cli.options import File, Namespace, Output
 from tidegate.cli.output import Form, grid
 from tidegate.domain.errors import Refused, TidegateError
 
+DEFAULT = "default"  # the namespace of what names none
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
 
 
@@ -107,6 +108,9 @@ def deploy(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="For applications that name none.", show_default=False)
+    ] = None,
     form: Output = Form.TABLE,
 ) -> None:
     """Deploy the applications of a Python file: programs and schedules together."""
@@ -115,7 +119,7 @@ def deploy(
     done = []
     with Client() as client:
         for app in load_apps(target):
-            declared = app.application()
+            declared = _placed(app.application(), namespace)
             body = {key: declared[key] for key in ("programs", "schedules")}
             path = f"/namespaces/{segment(declared['namespace'])}/applications/{segment(declared['name'])}"
             plan = client.call("PUT", path, body=body, update_schedules=update_schedules, dry_run=True)
@@ -135,6 +139,19 @@ def deploy(
                     )
     if form is not Form.TABLE:
         output.show(form, done[0] if len(done) == 1 else done, lambda: None)
+
+
+def _placed(declared: dict[str, Any], namespace: str | None) -> dict[str, Any]:
+    """The application in the namespace that was asked for; one that names its own stays there."""
+    if namespace is None or declared["namespace"] == namespace:
+        return declared
+    if declared["namespace"] != DEFAULT:
+        raise Refused(
+            f"Application {declared['name']!r} says namespace {declared['namespace']!r}, -n says {namespace!r}.",
+            remedy="Make them agree, or leave one of them out.",
+            code="namespace",
+        )
+    return {**declared, "namespace": namespace}
 
 
 def _plan(name: str, plan: Mapping[str, Any]) -> Text:

@@ -76,14 +76,14 @@ async def delete(store: ControlStore, namespace: str, name: str, *, who: str, ex
 
 
 async def enable(
-    store: ControlStore, namespace: str, name: str, *, who: str, expected: int | None = None
+    store: ControlStore, namespace: str, name: str, *, who: str, reason: str = "", expected: int | None = None
 ) -> ScheduleRecord:
-    """React to what comes from now on. Enabling what is enabled changes nothing."""
+    """React to what comes from now on. Enabling what is enabled changes nothing. The reason stays with the revision."""
     await get(store, namespace, name)
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, name)
         check_revision("schedule", name, expected, stored.rev)
-        return await _switch(tx, stored, Mode.ENABLED, "", who=who)
+        return await _switch(tx, stored, Mode.ENABLED, reason, who=who)
 
 
 async def disable(

@@ -304,6 +304,9 @@ class ControlStore(EventReads, Clock, Protocol):
         """Every revision, newest first, each with document, author and reason."""
 
     async def stats(self, schedule: ScheduleId) -> Stats: ...
+    async def stats_of(self, schedules: Collection[ScheduleId]) -> Mapping[ScheduleId, Stats]:
+        """Of many at once; a schedule that has none may be missing."""
+
     async def run(self, key: RunKey) -> RunRecord | None: ...
     async def runs(
         self,

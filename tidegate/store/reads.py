@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -71,8 +71,11 @@ class Reading:
         return [(revision_of(row), row[5], row[6], row[7]) for row in rows]
 
     async def stats(self, schedule: ScheduleId) -> Stats:
-        row = await self.parts.database.row(Q.stats, schedule=schedule)
-        return Stats(**dict(zip(_STATS, row, strict=True))) if row else Stats()
+        return (await self.stats_of([schedule])).get(schedule, Stats())
+
+    async def stats_of(self, schedules: Collection[ScheduleId]) -> Mapping[ScheduleId, Stats]:
+        rows = await self.parts.database.rows(Q.stats, schedules=Ints(schedules))
+        return {ScheduleId(row[0]): Stats(**dict(zip(_STATS, row[1:], strict=True))) for row in rows}
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

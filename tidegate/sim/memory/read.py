@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -92,6 +92,9 @@ class Reading:
     async def stats(self, schedule: ScheduleId) -> Stats:
         row = self.data.stats.rows.get(schedule)
         return Stats() if row is None else Stats(**{name: getattr(row, name) for name in _STATS})
+
+    async def stats_of(self, schedules: Collection[ScheduleId]) -> Mapping[ScheduleId, Stats]:
+        return {one: await self.stats(one) for one in schedules}
 
     async def run(self, key: RunKey) -> RunRecord | None:
         row = self.data.run.rows.get(key)

@@ -175,12 +175,12 @@ WHERE id = %(schedule)s;
 WITH gone AS (UPDATE schedule SET deleted_at = %(now)s WHERE id = %(schedule)s AND deleted_at IS NULL)
 UPDATE clock SET next_due = NULL, after_finish = false WHERE schedule_id = %(schedule)s;
 
--- stats: a schedule's statistics, with the attempt that is under way
-SELECT greatest(s.last_start, (SELECT max(a.started_at) FROM attempt_open a
+-- stats: statistics of schedules, with the attempts that are under way
+SELECT s.schedule_id, greatest(s.last_start, (SELECT max(a.started_at) FROM attempt_open a
                                WHERE a.schedule_id = s.schedule_id)),
        s.last_finish, s.last_success, s.last_run_success, s.total_runs, s.total_successes, s.total_failures,
        s.total_crashes, s.total_timeouts, s.total_duration, s.consecutive_failures, s.consecutive_crashes
-FROM schedule_stats s WHERE s.schedule_id = %(schedule)s;
+FROM schedule_stats s WHERE s.schedule_id = ANY(%(schedules)s);
 
 -- record_change: a line of the audit log
 INSERT INTO change (at, who, action, kind, namespace, name, before, after)
