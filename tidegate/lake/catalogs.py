@@ -65,6 +65,7 @@ class JdbcCatalog:
         self._spec = spec
         self.name = spec.name
         self._connection: psycopg.Connection[Any] | None = None
+        self._names: dict[str, str] = {}
         self._lock = threading.Lock()
 
     async def compare(self, seen: Mapping[str, str | None]) -> Sequence[Pointer]:
@@ -89,14 +90,19 @@ class JdbcCatalog:
         ]
 
     def _compare(self, seen: Mapping[str, str | None]) -> list[tuple[str, str | None, str]]:
-        places = [place_of(dataset) for dataset in seen]
+        datasets = _SEPARATOR.join(seen)
+        if datasets != self._names.get("datasets"):  # they seldom change, and are dear to take apart
+            places = [place_of(dataset) for dataset in seen]
+            self._names = {
+                "datasets": datasets,
+                "namespaces": _SEPARATOR.join([".".join(namespace) for _, namespace, _ in places]),
+                "names": _SEPARATOR.join([name for _, _, name in places]),
+            }
         given = {
             "catalog": self._spec.name,
             "separator": _SEPARATOR,
-            "datasets": _SEPARATOR.join(seen),
-            "namespaces": _SEPARATOR.join(".".join(namespace) for _, namespace, _ in places),
-            "names": _SEPARATOR.join(name for _, _, name in places),
-            "seen": _SEPARATOR.join(pointer or "" for pointer in seen.values()),
+            "seen": _SEPARATOR.join([pointer or "" for pointer in seen.values()]),
+            **self._names,
         }
         query = SQL(_COMPARE).format(Identifier(self._spec.schema, "iceberg_tables"))
         with self._lock:
