@@ -200,6 +200,8 @@ def input_of(
     begin = owed.snapshot
     if begin is None and payloads:
         begin = payloads[0].get("previous_snapshot")
+    if any(one.get("snapshot") is not None and one.get("previous_snapshot") is None for one in payloads):
+        begin = None  # the table began anew meanwhile: everything in it is new
     names = dict.fromkeys(
         name for one in payloads for which in ("partitions_added", "partitions_changed") for name in one.get(which, ())
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.domain.evidence import told
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.schedules import JsonObject
@@ -50,7 +51,7 @@ def make_context(
     inputs: JsonObject | None = None,
     evidence: JsonObject | None = None,
 ) -> dict[str, Any]:
-    """The context JSON; instants are RFC 3339."""
+    """The context JSON; instants are RFC 3339, but for those in evidence, which are microseconds."""
     fire = None if fire_time is None else format_instant(fire_time)
     return {
         "id": str(attempt.run),
@@ -64,8 +65,5 @@ def make_context(
         "previous_fire_time": None if previous_fire_time is None else format_instant(previous_fire_time),
         "cause": {"type": cause, "by": caused_by, "fire_time": fire},
         "arguments": arguments,
-        "inputs": inputs or {},
-        "upstream": (evidence or {}).get("upstream"),
-        "timed_out_waiting": bool((evidence or {}).get("timed_out_waiting")),
-        "evidence": evidence,
+        **told(evidence, inputs),
     }

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tidegate.sdk.inputs import Inputs
@@ -47,8 +46,11 @@ class Upstream:
     or crashed."""
 
     id: str
+    namespace: str
+    schedule: str
     program: str
     outcome: str
+    fire_time: datetime | None
     arguments: Mapping[str, Any]
 
 
@@ -79,8 +81,10 @@ class Run:
     """The newest run of a program that the trigger waits for."""
     timed_out_waiting: bool = False
     """Whether a `max_wait` was over before everything had come."""
-    evidence: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """What satisfied the trigger, as it is told by `tidegate runs --show`."""
+    events: Sequence[Mapping[str, Any]] = ()
+    """The first ten and the last ten of the events that made it run: type, key, time, at, payload ..."""
+    evidence: Sequence[Mapping[str, Any]] = ()
+    """What each leaf of the trigger collected: type, n, rows, bytes, names."""
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("tidegate.run"))
     """Its lines are the attempt's log, as are standard output and error."""
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
@@ -129,7 +133,8 @@ class Run:
                 inputs=Inputs(context["inputs"]),
                 upstream=_upstream(context["upstream"]),
                 timed_out_waiting=context["timed_out_waiting"],
-                evidence=context.get("evidence") or {},
+                events=tuple(context.get("events") or ()),
+                evidence=tuple(context.get("evidence") or ()),
                 cancellation=cancellation or Cancellation(),
             )
         except KeyError as error:
@@ -141,9 +146,12 @@ def _upstream(given: Mapping[str, Any] | None) -> Upstream | None:
         return None
     return Upstream(
         id=given["id"],
-        program=given.get("program", ""),
-        outcome=given.get("outcome", ""),
-        arguments=given.get("arguments") or {},
+        namespace=given["namespace"],
+        schedule=given["schedule"],
+        program=given["program"],
+        outcome=given["outcome"],
+        fire_time=_moment(given["fire_time"]),
+        arguments=given["arguments"],
     )
 
 
