@@ -88,7 +88,7 @@ class Tx:
         """What is left to be done just before the commit."""
 
     async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:
-        """What this store does not collect yet needs no beginning anew; transactions that collect do this themselves."""
+        """Nothing to do where nothing is collected; transactions that collect do this themselves."""
 
     async def fetch(self, query: Query, /, **parameters: Any) -> list[Row]:
         """The rows of a statement. The fence, which was sent before it, is read with them."""
