@@ -11,7 +11,7 @@ from tidegate.documents import declared, kinds, later
 from tidegate.documents.faults import faults_of, json_faults
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
-from tidegate.documents.schedules import of_later, spec_of
+from tidegate.documents.schedules import of_later, spec_of, template_faults
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
@@ -194,7 +194,8 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
                 Fault(f"spec.trigger.{fault.path}" if fault.path else "spec.trigger", fault.reason)
                 for fault in contradictions(trigger)
             ]
-            faults += [Fault(f"spec.{fault.path}", fault.reason) for fault in of_later(checked.spec, trigger)]
+            more = [*of_later(checked.spec, trigger), *template_faults(checked.spec, trigger)]
+            faults += [Fault(f"spec.{fault.path}", fault.reason) for fault in more]
             return declared.Schedule(
                 metadata=metadata,
                 spec=spec_of(checked.spec, metadata.namespace),

@@ -10,8 +10,9 @@ from tidegate.documents import later
 from tidegate.documents.base import Document
 from tidegate.documents.scalars import Duration, JsonMap, Name, PositiveDuration, choice, wrong
 from tidegate.documents.triggers import Trigger, trigger_of
-from tidegate.domain import schedules, triggers
+from tidegate.domain import schedules, templates, triggers
 from tidegate.domain.errors import Fault
+from tidegate.domain.evidence import datasets
 from tidegate.domain.instants import format_duration
 from tidegate.domain.schedules import CatchUpPolicy, ThenFailed, ThenWaiting, Unmet, Waiting
 
@@ -160,6 +161,12 @@ def of_later(document: ScheduleSpec, trigger: triggers.Trigger) -> list[Fault]:
     if document.waiting.max != WaitingPolicy().max:
         faults.append(Fault("waiting.max", f"a limit for the runs {alone} is not in this version yet; leave it out"))
     return faults
+
+
+def template_faults(document: ScheduleSpec, trigger: triggers.Trigger) -> list[Fault]:
+    """What can be known by now to be wrong with the templates in a schedule's arguments."""
+    waits_for = any(isinstance(one, triggers.ProgramStatus) for one in triggers.nodes(trigger))
+    return templates.faults(document.arguments, datasets(trigger), upstream=waits_for, at="arguments")
 
 
 def spec_of(document: ScheduleSpec, namespace: str) -> schedules.ScheduleSpec:

@@ -20,10 +20,13 @@ reads as `wait`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, assert_never
 
+from tidegate.domain import templates
+from tidegate.domain.errors import Invalid
+from tidegate.domain.evidence import told
 from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.programs import ProgramRef
@@ -48,6 +51,10 @@ class Candidate:
     deleted: bool = False  # the schedule is gone
     cause: Cause = Cause.FIRE
     closed: bool = True  # its input is closed already
+    fire_time: Instant | None = None
+    previous_fire: Instant | None = None
+    caused_by: str = ""
+    rendered: JsonObject | None = None  # the arguments of an earlier attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +171,35 @@ def judge(constraint: Constraint, candidate: Candidate, facts: AdmissionFacts) -
 def render(candidate: Candidate) -> JsonObject:
     """The arguments of the launch: the program's, overridden by the schedule's, overridden by those given by hand."""
     return {**candidate.program.spec.arguments, **candidate.spec.arguments, **(candidate.given or {})}
+
+
+def fill(
+    verdict: Admit, candidate: Candidate, evidence: JsonObject | None, inputs: Mapping[str, JsonObject] | None
+) -> Admit | Discard:
+    """The verdict with the templates in its arguments filled in from what the run was given. Those given by hand are
+    taken as they are; once filled in, they stay. Where a template cannot be filled
+    in, the run fails without having started."""
+    mine = {**candidate.program.spec.arguments, **candidate.spec.arguments}
+    own = {name: value for name, value in mine.items() if name not in (candidate.given or {})}
+    if next(templates.templates(own), None) is None:
+        return verdict
+    if candidate.rendered is not None:
+        return replace(verdict, arguments=candidate.rendered)
+    known = told(evidence, inputs)
+    context = templates.context(
+        fire_time=None if candidate.fire_time is None else format_instant(candidate.fire_time),
+        previous_fire_time=None if candidate.previous_fire is None else format_instant(candidate.previous_fire),
+        cause=candidate.cause.value,
+        by=candidate.caused_by,
+        inputs=known["inputs"],
+        upstream=known["upstream"],
+        timed_out_waiting=known["timed_out_waiting"],
+    )
+    try:
+        return replace(verdict, arguments={**templates.render(own, context), **(candidate.given or {})})
+    except Invalid as wrong:
+        said = "; ".join(map(str, wrong.faults))
+        return Discard(key=candidate.key, outcome=State.FAILED, reason=f"Its arguments cannot be filled in: {said}")
 
 
 def _decide(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Decision:

@@ -9,19 +9,19 @@ What if this process dies: before the commit nothing happened; after it the runs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, counters_of
+from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, counters_of, fill
 from tidegate.domain.evidence import shown, take
-from tidegate.domain.ids import Fence
+from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import MILLISECOND, Duration, Instant
 from tidegate.domain.progress import advance
 from tidegate.domain.runs import MERGING
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import collects
 from tidegate.engine.outcome import Batch, Outcome, Topic
-from tidegate.ports.collecting import AdmittingStore, Collected, Collecting, Pin, PinningTx
+from tidegate.ports.collecting import AdmittingStore, Collected, Collecting, Pin, Pinned, PinningTx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,8 @@ class Admitter:
                 counters = {counter for one in candidates for counter in counters_of(one)}
                 facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
                 verdicts = admit(candidates, facts, now=now)
-                notes = await self._close(tx, candidates, verdicts, now)
+                pinned, notes = await self._close(tx, candidates, verdicts, now)
+                verdicts = _filled(candidates, verdicts, pinned)
                 await tx.settle(verdicts, now)
             else:
                 verdicts, notes = [], tuple[str, ...]()
@@ -81,12 +82,12 @@ class Admitter:
 
     async def _close(
         self, tx: PinningTx, candidates: Sequence[Candidate], verdicts: Sequence[Decision], now: Instant
-    ) -> tuple[str, ...]:
+    ) -> tuple[Mapping[RunKey, Pinned], tuple[str, ...]]:
         """Close the input of runs that go now and whose trees collect: what came up to here goes along."""
         going = {one.key for one in verdicts if isinstance(one, Admit)}
         runs = [one for one in candidates if one.key in going and not one.closed and collects(one.spec.trigger)]
         if not runs:
-            return ()
+            return {}, ()
         read = {one.schedule_id: one for one in await tx.collections([run.key.schedule_id for run in runs], now)}
         pins, notes = list[Pin](), list[str]()
         for run in runs:
@@ -99,8 +100,23 @@ class Admitter:
                 del read[run.key.schedule_id]  # is taken
                 await tx.collect([collected], now)
             pins.append(pin)
-        await tx.pin(pins, now)
-        return tuple(notes)
+        return await tx.pin(pins, now), tuple(notes)
+
+
+def _filled(
+    candidates: Sequence[Candidate], verdicts: Sequence[Decision], pinned: Mapping[RunKey, Pinned]
+) -> list[Decision]:
+    """The verdicts with the arguments of runs that go filled in from what each was given."""
+    by_key = {one.key: one for one in candidates}
+    found: list[Decision] = []
+    for verdict in verdicts:
+        if isinstance(verdict, Admit):
+            given = pinned.get(verdict.key)
+            evidence, inputs = (given.evidence, given.inputs) if given else (None, None)
+            found.append(fill(verdict, by_key[verdict.key], evidence, inputs))
+        else:
+            found.append(verdict)
+    return found
 
 
 def _closing(run: Candidate, collecting: Collecting | None, now: Instant) -> tuple[Pin, Collected | None]:

@@ -102,7 +102,7 @@ class SparkReader:
             )
             assert process.stdin is not None
             process.stdin.write(f"{self._spec.dump()}\n".encode())
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout is not None
         asked = folder / "orders"  # a file of ours alone: properties may hold secrets
         asked.write_text("\n".join(json.dumps(asdict(order)) for order in orders))
         process.stdin.write(f"{asked}\n".encode())

@@ -92,6 +92,10 @@ class AdmitterTransaction(EngineTransaction):
             deleted=schedule.deleted_at is not None,
             cause=run.cause,
             closed=run.inputs is not None or run.attempts > 0,
+            fire_time=run.fire_time,
+            previous_fire=run.previous_fire,
+            caused_by=run.caused_by,
+            rendered=run.arguments,
         )
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
