@@ -117,7 +117,7 @@ class Watcher:
             did=did,
             left=left,
             next=self._next(),
-            wakes=frozenset({Topic.ADMIT}) if did else frozenset(),
+            wakes=frozenset({Topic.EVENTS}) if did else frozenset(),
             notes=tuple(notes),
         )
 
