@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
+from tidegate.domain.runs import Cause
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import to_json
-from tidegate.store.connection import Cursor, Session
+from tidegate.store.connection import Cursor, Row, Session
 from tidegate.store.holdings import POOL, Released, change, finish, split
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import SEPARATOR, FencedTx, Parts, ascending, columns
 
 Q = load("admission")
+COLLECTING = load("collecting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,13 @@ class AdmissionTx(FencedTx):
         rows = await self.fetch(Q.claim_waiting, floor=self.parts.wake.look(now), now=now, limit=limit)
         if not rows:
             return []
+        rows = await self._with_their_clocks(rows)
         learn = self.parts.definitions
-        revisions = await learn.revisions(self.session, {(row[1], row[12]) for row in rows})
-        programs = await learn.programs(self.session, {(row[13], row[14]) for row in rows})
+        revisions = await learn.revisions(self.session, {(row[1], row[14]) for row in rows})
+        programs = await learn.programs(self.session, {(row[15], row[16]) for row in rows})
         found = []
-        for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, _, *newest in rows:
-            rev, program, program_rev, deleted = newest
+        for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, _, *more in rows:
+            cause, closed, rev, program, program_rev, deleted, _ = more
             key = RunKey(slot, ScheduleId(schedule), order)
             self._claimed[key] = _Claimed(rev, wake_key)
             revision = revisions[schedule, rev]
@@ -60,9 +63,20 @@ class AdmissionTx(FencedTx):
                     given=given,
                     mode=revision.mode,
                     deleted=deleted,
+                    cause=Cause(cause),
+                    closed=closed,
                 )
             )
         return found
+
+    async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
+        """Runs of schedules that collect are judged with their clock, which comes before them in the order of locks: so
+        one whose clock is taken is left for the next time."""
+        wanted = sorted({row[1] for row in rows if row[18] and not row[13]})
+        if not wanted:
+            return rows
+        free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
+        return [row for row in rows if row[1] in free or row[13] or not row[18]]
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
         keys, names = sorted(set(counters)), sorted(set(pools))

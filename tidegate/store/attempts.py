@@ -10,6 +10,7 @@ from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import Cause, State
+from tidegate.domain.triggers import collects
 from tidegate.ports.engine import AttemptEnd, OpenAttempt, Started
 from tidegate.ports.launching import Launch
 from tidegate.store.arrays import Bools, Floats, Ints, Texts
@@ -25,6 +26,7 @@ from tidegate.store.transactions import FencedTx, ascending, by_partition, colum
 
 Q = load("attempts")
 RUNS = load("runs")
+COLLECTING = load("collecting")
 
 
 class AttemptsTx(FencedTx):
@@ -177,9 +179,12 @@ async def launches(definitions: Definitions, session: Session, rows: Sequence[Ro
     revisions = await definitions.revisions(session, {(row[1], row[5]) for row in rows})
     programs = await definitions.programs(session, {(row[6], row[7]) for row in rows})
     names = await definitions.names(session, {row[1] for row in rows})
+    collecting = {key: collects(revision.spec.trigger) for key, revision in revisions.items()}
+    given = await _given(session, [row for row in rows if row[9] == Cause.RERUN or collecting[row[1], row[5]]])
     found = []
     for row in rows:
         namespace, schedule = names[row[1]]
+        inputs, evidence = given.get((row[0], row[1], row[2]), (None, None))
         timeout = revisions[row[1], row[5]].spec.timeout
         found.append(
             Launch(
@@ -195,9 +200,19 @@ async def launches(definitions: Definitions, session: Session, rows: Sequence[Ro
                 previous_fire_time=row[12],
                 timeout=timeout.run,
                 grace=timeout.grace,
+                inputs=inputs or {},
+                evidence=evidence,
             )
         )
     return found
+
+
+async def _given(session: Session, rows: Sequence[Row]) -> Mapping[tuple[int, int, int], tuple[Any, Any]]:
+    """Inputs and evidence of runs that have any."""
+    if not rows:
+        return {}
+    keys = columns(RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows)._asdict()
+    return {(row[0], row[1], row[2]): (row[3], row[4]) for row in await session.rows(COLLECTING.given, **keys)}
 
 
 async def open_attempts(definitions: Definitions, session: Session, rows: Sequence[Row]) -> list[OpenAttempt]:

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from tidegate.domain.fires import after_finish_due
+from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Due, Fire, Gap, Plan, Stretch
-from tidegate.domain.schedules import Revision
+from tidegate.domain.schedules import Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import FencedTx, Parts, Tx
+from tidegate.store.waiting import make_room
 
 Q = load("clocks")
+COLLECTING = load("collecting")
 
 
 class ClocksTx(FencedTx):
@@ -53,7 +56,12 @@ class ClocksTx(FencedTx):
         fires.sort(key=_fire_time)  # stable: by schedule within one instant
         await self.ready_for(now, {fire_time for fire_time, _, _ in fires})
         if fires:
-            await self._record_fires(fires, now)
+            lone, joining = await self._joining(fires)
+            if lone:
+                await self._record_fires(lone, now)
+            if joining:
+                await self._record_joined(joining, now)
+            await make_room(self, {due.schedule_id: due.revisions[-1].spec.waiting for _, due, _ in lone}, now)
         await record_stretches(self, [(plan.due.schedule_id, one) for plan in plans for one in plan.missed], now)
         dues, _, _, cursors, cursor_revs, next_dues, last_fires, gaps, _ = zip(*plans, strict=True)
         await self.session.send(
@@ -95,6 +103,42 @@ class ClocksTx(FencedTx):
         self.parts.wake.lower(now)
         self.tell("admit")
 
+    async def _joining(
+        self, fires: Sequence[tuple[Instant, Due, Fire]]
+    ) -> tuple[Sequence[tuple[Instant, Due, Fire]], list[tuple[Instant, Due, Fire, RunKey]]]:
+        """Fires that become runs of their own, and those that join a run which waits (`waiting: merge`)."""
+        merging = {due.schedule_id for _, due, _ in fires if due.revisions[-1].spec.waiting.runs is Waiting.MERGE}
+        if not merging:
+            return fires, []
+        rows = await self.fetch(COLLECTING.survivors, schedules=Ints(sorted(merging)))
+        into = {row[1]: RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows}
+        lone: list[tuple[Instant, Due, Fire]] = []
+        joining: list[tuple[Instant, Due, Fire, RunKey]] = []
+        for slot, due, fire in fires:
+            key = into.get(due.schedule_id)
+            if due.schedule_id not in merging or key is None or key.slot == slot:
+                lone.append((slot, due, fire))
+                into[due.schedule_id] = RunKey(slot, due.schedule_id, 0)
+            else:
+                joining.append((slot, due, fire, key))
+        return lone, joining
+
+    async def _record_joined(self, fires: Sequence[tuple[Instant, Due, Fire, RunKey]], now: Instant) -> None:
+        """Each has a row of its own that names the older run, and never lives."""
+        await self.session.send(
+            COLLECTING.merged,
+            slots=Ints(slot for slot, *_ in fires),
+            schedules=Ints(due.schedule_id for _, due, *_ in fires),
+            revs=Ints(due.revisions[-1].rev for _, due, *_ in fires),
+            programs=Ints(due.program.id for _, due, *_ in fires),
+            previous=Ints(fire.previous_fire for _, _, fire, _ in fires),
+            priorities=Ints(due.revisions[-1].spec.priority for _, due, *_ in fires),
+            reasons=Texts(f"It joined {key}, which was waiting (waiting: merge)." for *_, key in fires),
+            intos=Texts(str(key) for *_, key in fires),
+            now=now,
+            day=day_of(now),
+        )
+
 
 _fire_time = itemgetter(0)
 
@@ -124,7 +168,9 @@ async def lock_after_finish(tx: Tx, schedules: Iterable[int]) -> Cursor:
 
 
 async def set_after_finish(tx: Tx, locked: Cursor, ended: Mapping[int, Instant]) -> None:
-    """Start the clocks that count from a run's end: schedule -> when its last run ended."""
+    """Start the clocks that count from a run's end: schedule -> when its last run ended. Such trees are looked at."""
+    if ended:
+        tx.tell("events", if_rows=await tx.session.send(COLLECTING.tell_ends, schedules=Ints(sorted(ended))))
     rows = [row for row in await locked.fetchall() if row[0] in ended]
     if not rows:
         return

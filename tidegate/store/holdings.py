@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate.domain.ids import RunKey
+from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.store.arrays import Ints, Texts
+from tidegate.store.codec import to_json
 from tidegate.store.connection import Row
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
@@ -26,6 +27,7 @@ from tidegate.store.transactions import SEPARATOR, Tx, by_partition, columns
 Q = load("admission")
 RUNS = load("runs")
 STATS = load("attempts")
+COLLECTING = load("collecting")
 POOL = "pool:"
 
 
@@ -111,7 +113,29 @@ async def finish(tx: Tx, ends: Sequence[tuple[RunKey, State, str]], now: Instant
             now=now,
             day=day_of(now),
         )
+    await _give_back_input(tx, [row for row in gone if row[7] and not row[6]])
     return gone
+
+
+async def _give_back_input(tx: Tx, gone: Sequence[Row]) -> None:
+    """Input that these runs had and no program saw is owed again."""
+    if not gone:
+        return
+    keys = columns(RunKey(row[0], ScheduleId(row[1]), row[2]) for row in gone)._asdict()
+    given = [
+        (schedule, dataset, one)
+        for _, schedule, _, inputs, _ in await tx.fetch(COLLECTING.given, **keys)
+        for dataset, one in sorted((inputs or {}).items())
+    ]
+    if given:
+        await tx.session.send(
+            COLLECTING.give_back,
+            schedules=Ints(schedule for schedule, _, _ in given),
+            datasets=Texts(dataset for _, dataset, _ in given),
+            from_ns=Ints(one["from_n"] for _, _, one in given),
+            to_ns=Ints(one["to_n"] for _, _, one in given),
+            snapshots=Texts(to_json(one["from_snapshot"]) for _, _, one in given),
+        )
 
 
 async def count_runs(tx: Tx, gone: Sequence[Row]) -> None:

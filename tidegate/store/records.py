@@ -97,6 +97,8 @@ def _run_record(row: Row, attempts: Iterable[Row]) -> RunRecord:
         waiting_for=tuple(row[25] or ()),
         merged_into=row[26],
         stop=row[27],
+        evidence=row[28],
+        inputs=row[29],
         attempts=tuple(_attempt_record(attempt, row[7]) for attempt in attempts),
     )
 

@@ -17,13 +17,15 @@ from tidegate.store.holdings import Released, finish
 from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
+from tidegate.store.subscribing import SubscribingTx
 from tidegate.store.transactions import Parts
 
 Q = load("runs")
 CONTROL = load("control")
+COLLECTING = load("collecting")
 
 
-class ControlTransaction(DatasetsTx, DeclarationsTx):
+class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several
@@ -62,6 +64,7 @@ class ControlTransaction(DatasetsTx, DeclarationsTx):
         given: JsonObject | None,
         priority: int,
         now: Instant,
+        like: RunKey | None = None,
     ) -> RunKey:
         await self.ready_for(now, [now])
         row = await self.session.row(Q.next_ord, schedule=schedule)
@@ -90,6 +93,16 @@ class ControlTransaction(DatasetsTx, DeclarationsTx):
             now=now,
             day=day_of(now),
         )
+        if like is not None:
+            await self.session.send(
+                COLLECTING.like,
+                old_slot=like.slot,
+                old_schedule=like.schedule_id,
+                old_ord=like.ord,
+                slot=now,
+                schedule=schedule,
+                ord=order,
+            )
         self.parts.wake.lower(now)
         self.tell("admit")
         return RunKey(now, schedule, order)

@@ -31,6 +31,7 @@ BEGIN
         WHERE k.id = p.key_id
     )
     INSERT INTO event_inbox (key_id) SELECT DISTINCT key_id FROM placed;
+    PERFORM pg_notify('tidegate', 'events');
     RETURN NULL;
 END $$;
 CREATE FUNCTION public.tell_of_runs() RETURNS trigger
@@ -153,7 +154,8 @@ CREATE TABLE public.clock (
     gap_left integer,
     after_finish boolean DEFAULT false NOT NULL,
     limit_schedule integer,
-    limit_program integer
+    limit_program integer,
+    collects boolean DEFAULT false NOT NULL
 );
 CREATE TABLE public.dataset (
     name text NOT NULL,
@@ -371,8 +373,6 @@ CREATE TABLE public.progress (
     schedule_id bigint NOT NULL,
     enabled_at public.instant NOT NULL,
     elapsed boolean NOT NULL,
-    last_start public.instant,
-    last_end public.instant,
     doc text NOT NULL
 )
 WITH (fillfactor='70');
@@ -450,6 +450,7 @@ CREATE TABLE public.run_live (
     stop_at public.instant,
     given jsonb,
     arguments jsonb,
+    closed boolean DEFAULT false NOT NULL,
     moved boolean DEFAULT false NOT NULL,
     CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
     CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),

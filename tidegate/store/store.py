@@ -27,9 +27,11 @@ from tidegate.store.attempts import AttemptsTx, open_attempts
 from tidegate.store.clocks import ClocksTx
 from tidegate.store.connection import Connection, Database, Session, translate
 from tidegate.store.definitions import Definitions
+from tidegate.store.event_reads import EventReading
 from tidegate.store.instances import MembershipCalls
 from tidegate.store.lake import DatasetReading, WatchTx
 from tidegate.store.partitions import Partitions, day_of
+from tidegate.store.pinning import PinningTx
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
 from tidegate.store.sql import load
@@ -39,13 +41,14 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = load("attempts")
 UPKEEP = load("upkeep")
+EVENTS = load("events")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx):
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, PinningTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
@@ -146,6 +149,8 @@ class PostgresStore(MembershipCalls, DatasetReading, Reading):
         """`runs` is how long runs and their attempts are kept, `events` how long events are."""
         kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
         await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
+        if (kept := retention.get("events")) is not None:
+            await self.parts.database.execute(EVENTS.forget_ids, before=now - kept)
         if (kept := retention.get("runs")) is not None:
             await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
             await self.parts.database.execute(UPKEEP.forget_stretches, before=now - kept)

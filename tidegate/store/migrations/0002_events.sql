@@ -16,8 +16,12 @@ ALTER TABLE event
     ADD COLUMN source_id text;              -- the publisher's id, unique in `source`
 CREATE INDEX event_of_key ON event (key, type, pos DESC) WHERE key IS NOT NULL;
 
+ALTER TABLE clock ADD COLUMN collects boolean NOT NULL DEFAULT false;  -- a tree is collecting for it (progress)
+
 -- What a run was given is closed when it becomes ready; `moved`: what is owed to the schedule was moved with it.
-ALTER TABLE run_live ADD COLUMN moved boolean NOT NULL DEFAULT false;
+ALTER TABLE run_live
+    ADD COLUMN closed boolean NOT NULL DEFAULT false,
+    ADD COLUMN moved boolean NOT NULL DEFAULT false;
 
 CREATE TABLE event_key (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -93,8 +97,6 @@ CREATE TABLE progress (
     schedule_id bigint PRIMARY KEY,
     enabled_at  instant NOT NULL,
     elapsed     boolean NOT NULL,           -- the tree counts from the last run: its end is to be told
-    last_start  instant,                    -- of the last run that ended after it had started, since enabled_at
-    last_end    instant,
     doc         text NOT NULL               -- store/codec.py
 ) WITH (fillfactor = 70);
 
@@ -190,6 +192,7 @@ BEGIN
         WHERE k.id = p.key_id
     )
     INSERT INTO event_inbox (key_id) SELECT DISTINCT key_id FROM placed;
+    PERFORM pg_notify('tidegate', 'events');
     RETURN NULL;
 END $$;
 

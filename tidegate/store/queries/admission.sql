@@ -1,14 +1,14 @@
 -- claim_waiting: waiting runs to be judged, in order, claimed, with the newest revisions of schedule and program
 WITH claimed AS MATERIALIZED (
     SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts, array_to_string(held, E'\x1f') AS held,
-           given, wake_at, wake_key, pool
+           given, wake_at, wake_key, pool, cause, closed
     FROM run_live
     WHERE wake_at > %(floor)s AND wake_at <= %(now)s
     ORDER BY wake_at, slot, schedule_id, ord
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
-SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL
+SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL, c.collects
 FROM claimed w
 JOIN clock c ON c.schedule_id = w.schedule_id
 JOIN program p ON p.id = c.program_id

@@ -24,7 +24,7 @@ WITH d AS MATERIALIZED (
     SELECT %(day)s, %(now)s, 'run.' || outcome, schedule_id, slot, ord FROM gone
 )
 SELECT slot, schedule_id, ord, array_to_string(held, E'\x1f'), CASE WHEN slot_held THEN pool END, wake_key,
-       started_at IS NOT NULL
+       started_at IS NOT NULL, moved
 FROM gone;
 
 -- waiting_of: the runs of a schedule that have no attempt in flight, locked in ascending order

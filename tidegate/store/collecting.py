@@ -1,0 +1,285 @@
+"""The matcher's side: what triggers collect, and the runs that come of it.
+
+Whoever holds a schedule's clock owns what its tree has collected: subscriptions, progress, deadlines, and what is owed.
+Everything that one fold decides is written in the transaction that read it, so nothing is lost or taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.domain.collected import Advance, Evidence, Need
+from tidegate.domain.evidence import Reading, after, document, united
+from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
+from tidegate.domain.instants import MINUTE, Instant
+from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.ports.collecting import Collected, Collecting
+from tidegate.store.arrays import Ints, Texts
+from tidegate.store.codec import to_json
+from tidegate.store.connection import Session
+from tidegate.store.events import PublishingTx
+from tidegate.store.partitions import day_of
+from tidegate.store.progress_codec import encode_progress
+from tidegate.store.reading import Place, Tree, read_trees
+from tidegate.store.sql import load
+from tidegate.store.transactions import Parts, columns
+from tidegate.store.waiting import make_room
+
+Q = load("collecting")
+PUT_OFF = MINUTE
+"""When a schedule that could not be evaluated is looked at again, should nothing come for it."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run that a fire made or joined, until it is written."""
+
+    key: RunKey
+    evidence: Any
+    fire_time: Instant | None
+    priority: int
+    tree: Tree
+    new: bool = False
+
+
+class CollectingTx(PublishingTx):
+    """See `ports.collecting.MatcherTx`."""
+
+    def __init__(self, parts: Parts, session: Session, *rest: Any) -> None:
+        super().__init__(parts, session, *rest)
+        self.trees: dict[int, Tree] = {}
+
+    async def collections(
+        self, schedules: Collection[ScheduleId], now: Instant, ticks: Mapping[ScheduleId, Instant] | None = None
+    ) -> Sequence[Collecting]:
+        if not schedules:
+            return []
+        await self.verify()
+        trees = await read_trees(self.session, self.parts.definitions, schedules, now, locking=True, ticks=ticks)
+        self.trees.update((tree.id, tree) for tree in trees)
+        return [tree.collecting for tree in trees]
+
+    async def claim_inbox(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
+        return [ScheduleId(row[0]) for row in await self.fetch(Q.claim_inbox, limit=limit)]
+
+    async def claim_deadlines(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
+        return [ScheduleId(row[0]) for row in await self.fetch(Q.claim_deadlines, now=now, limit=limit)]
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def collect(self, results: Sequence[Collected], now: Instant) -> int:
+        results = sorted(results, key=lambda one: one.collecting.schedule_id)
+        if not results:
+            return 0
+        grown = sum(len(one.advance.fires) for one in results)
+        if grown:
+            await self._fire([one for one in results if one.advance.fires], now)
+        await self._write(results, now)
+        return grown
+
+    async def _fire(self, results: Sequence[Collected], now: Instant) -> None:
+        await self.ready_for(now, [now])
+        joined = await self._there(results)
+        runs: dict[RunKey, _Run] = {}
+        survivors: dict[int, RunKey] = {}
+        fresh: dict[int, list[_Run]] = {}
+        for result in results:
+            tree = self.trees[result.collecting.schedule_id]
+            spec = tree.revision.spec
+            merges = spec.waiting.runs is Waiting.MERGE
+            readings = [place.reading for place in tree.places if place.reading is not None]
+            for fire in result.advance.fires:
+                evidence = document(spec.trigger, fire, readings)
+                readings = list(after(readings, fire))
+                key = joined.get((tree.id, fire.at if _is_tick(result, fire) else None, result.into))
+                if key is None and (merges or _is_tick(result, fire)):
+                    key = survivors.get(tree.id) or joined.get((tree.id, None, None))
+                if key is None:
+                    run = _Run(RunKey(now, tree.id, 0), evidence, fire.fire_time, spec.priority, tree, new=True)
+                    fresh.setdefault(tree.id, []).append(run)
+                    if merges:  # further fires of this pass join it
+                        survivors[tree.id] = run.key
+                        runs[run.key] = run
+                    continue
+                run = runs.setdefault(key, _Run(key, None, None, spec.priority, tree))
+                run.evidence = united(run.evidence, evidence)
+                run.fire_time = max((at for at in (run.fire_time, fire.fire_time) if at is not None), default=None)
+            self._pass(tree, readings)
+        await self._grow([run for run in runs.values() if not run.new], now)
+        await self._add(fresh, now)
+
+    async def _there(self, results: Sequence[Collected]) -> dict[tuple[int, Instant | None, RunKey | None], RunKey]:
+        """Runs that fires join: (schedule, tick, into) -> run. (schedule, None, None) is the one that merges."""
+        found: dict[tuple[int, Instant | None, RunKey | None], RunKey] = {}
+        merging: list[int] = []
+        ticks: list[RunKey] = []
+        for result in results:
+            schedule = result.collecting.schedule_id
+            if result.into is not None:
+                found[schedule, None, result.into] = result.into
+            elif self.trees[schedule].revision.spec.waiting.runs is Waiting.MERGE:
+                merging.append(schedule)
+            ticks += [RunKey(at, schedule, 0) for at in result.ticks]
+        if merging:
+            rows = await self.fetch(Q.survivors, schedules=Ints(sorted(set(merging))))
+            found.update({(row[1], None, None): RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows})
+        if ticks:
+            for slot, schedule, order, _, _, into in await self.fetch(Q.evidence, **columns(ticks)._asdict()):
+                key = RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
+                found[schedule, slot, None] = key
+        return found
+
+    def _pass(self, tree: Tree, readings: Sequence[Reading]) -> None:
+        """What fires consumed is behind it."""
+        own = iter(readings)
+        for place in tree.places:
+            if place.reading is not None:
+                place.reading = next(own)
+
+    async def _grow(self, runs: Sequence[_Run], now: Instant) -> None:
+        """Evidence joins runs that are there."""
+        if not runs:
+            return
+        runs = sorted(runs, key=lambda run: run.key)
+        keys = columns(run.key for run in runs)._asdict()
+        rows = await self.fetch(Q.evidence, **keys)
+        known = {RunKey(row[0], ScheduleId(row[1]), row[2]): row[3] for row in rows}
+        await self.session.send(
+            Q.write_evidence,
+            **keys,
+            evidences=Texts(to_json(united(known.get(run.key), run.evidence)) for run in runs),
+            fire_times=Ints(run.fire_time for run in runs),
+            priorities=Ints(run.priority for run in runs),
+        )
+        await self.session.send(Q.raise_priorities, **keys, priorities=Ints(run.priority for run in runs))
+
+    async def _add(self, fresh: Mapping[int, Sequence[_Run]], now: Instant) -> None:
+        """New waiting runs, which may be the last to wait."""
+        if not fresh:
+            return
+        counts = {schedule: len(runs) for schedule, runs in fresh.items()}
+        rows = await self.fetch(
+            Q.take_numbers, schedules=Ints(sorted(counts)), counts=Ints(counts[one] for one in sorted(counts))
+        )
+        last = {row[0]: row[1] for row in rows}
+        runs = [
+            (last[schedule] - counts[schedule] + place + 1, run)
+            for schedule in sorted(fresh)
+            for place, run in enumerate(fresh[schedule])
+        ]
+        timeouts = [run.tree.revision.spec.waiting.timeout for _, run in runs]
+        await self.session.send(
+            Q.add_runs,
+            schedules=Ints(run.tree.id for _, run in runs),
+            ords=Ints(number for number, _ in runs),
+            revs=Ints(run.tree.revision.rev for _, run in runs),
+            programs=Ints(run.tree.collecting.program.id for _, run in runs),
+            fire_times=Ints(run.fire_time for _, run in runs),
+            priorities=Ints(run.priority for _, run in runs),
+            expires=Ints(None if timeout is None else now + timeout for timeout in timeouts),
+            kinds=Texts(run.tree.collecting.program.kind for _, run in runs),
+            pools=Texts(run.tree.collecting.program.pool for _, run in runs),
+            evidences=Texts(to_json(run.evidence) for _, run in runs),
+            now=now,
+            day=day_of(now),
+        )
+        self.parts.wake.lower(now)
+        self.tell("admit")
+        limits: dict[int, WaitingPolicy] = {run.tree.id: run.tree.revision.spec.waiting for _, run in runs}
+        await make_room(self, limits, now)
+
+    async def _write(self, results: Sequence[Collected], now: Instant) -> None:
+        """Progress, deadlines, and how far subscriptions have been read."""
+        places: list[tuple[Place, Advance]] = []
+        for result in results:
+            places += [(place, result.advance) for place in self.trees[result.collecting.schedule_id].places]
+        await write_places(self, places)
+        schedules = [one.collecting.schedule_id for one in results]
+        await self.session.send(
+            Q.write_progress,
+            schedules=Ints(schedules),
+            docs=Texts(encode_progress(one.advance.progress) for one in results),
+        )
+        await self.session.send(Q.clear_deadlines, schedules=Ints(schedules))
+        deadlines = [(one.collecting.schedule_id, deadline) for one in results for deadline in one.advance.deadlines]
+        if deadlines:
+            await self.session.send(
+                Q.write_deadlines,
+                schedules=Ints(schedule for schedule, _ in deadlines),
+                nodes=Ints(one.node for _, one in deadlines),
+                ats=Ints(one.at for _, one in deadlines),
+            )
+            self.tell("events")  # somebody may sleep to a later one
+
+    async def set_aside(self, schedule: ScheduleId, error: str, now: Instant) -> None:
+        await set_aside(self, schedule, error, now)
+
+
+def _is_tick(result: Collected, fire: Evidence) -> bool:
+    return fire.pos is None and fire.at in result.ticks
+
+
+async def write_places(tx: PublishingTx, places: Sequence[tuple[Place, Advance]]) -> None:
+    """How far subscriptions have read, and what they need next. A need that became smaller puts its topic into the
+    inbox: somebody who claimed an entry meanwhile looked at the larger one."""
+    if not places:
+        return
+    rows = []
+    noticed: list[int] = []
+    for place, advance in places:
+        reading = place.reading
+        assert reading is not None
+        end = place.n
+        need = advance.needs.get(place.subscription, Need())
+        tally = advance.progress.tallies.get(place.node)
+        wanted = (
+            None if need.n is None else end + need.n,
+            None if need.rows is None else place.rows + need.rows,
+            None if need.bytes is None else place.bytes + need.bytes,
+        )
+        base = reading.base if tally is not None and tally.amount.n else end
+        rows.append((place.schedule, place.node, place.key, base, end, place.rows, place.bytes, _day(place), *wanted))
+        if any(new is not None and (old is None or new < old) for old, new in zip(place.needs, wanted, strict=True)):
+            noticed.append(place.key)
+    schedules, nodes, keys, bases, seens, seen_rows, seen_bytes, days, needs, need_rows, need_bytes = zip(
+        *rows, strict=True
+    )
+    await tx.session.send(
+        Q.write_places,
+        schedules=Ints(schedules),
+        nodes=Ints(nodes),
+        keys=Ints(keys),
+        bases=Ints(bases),
+        seens=Ints(seens),
+        seen_rows=Ints(seen_rows),
+        seen_bytes=Ints(seen_bytes),
+        days=Ints(days),
+        needs=Ints(needs),
+        need_rows=Ints(need_rows),
+        need_bytes=Ints(need_bytes),
+    )
+    await tx.notice(noticed)
+
+
+def _day(place: Place) -> int:
+    """The day of the last arrival that was read: nothing before it is asked for again."""
+    return max(place.day, day_of(place.last_at)) if place.n else place.day
+
+
+async def set_aside(tx: PublishingTx, schedule: ScheduleId, error: str, now: Instant) -> None:
+    """See `ports.collecting.CollectingTx.set_aside`. The schedule's clock is held."""
+    ranges: list[tuple[int, int, int, int]] = []
+    keys = set()
+    for row in await tx.fetch(Q.places, schedules=Ints([schedule])):
+        _, node, key, _, seen = row[:5]
+        ranges += [(node, key, low, high) for low, high in (*(row[11] or ()), (seen, row[15])) if high > low]
+        keys.add(key)
+    count = sum(high - low for _, _, low, high in ranges)
+    await tx.session.send(
+        Q.set_aside, schedule=schedule, error=error, now=now, count=count, ranges=to_json([list(one) for one in ranges])
+    )
+    await tx.session.send(Q.pass_by, schedule=schedule, day=day_of(now))
+    await tx.session.send(Q.put_off, schedule=schedule, until=now + PUT_OFF)
+    await tx.notice(keys)

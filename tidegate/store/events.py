@@ -1,0 +1,226 @@
+"""Publishing: events into the log, numbered in the topics that somebody listens to, and these into the inbox.
+
+The numbering is what makes consumption exact. It happens under the locks of the topics, which are taken ascending and
+last of all locks, and held until the commit: so numbers are gapless and in the order in which they become visible, and
+a subscription that has read up to a number has read everything up to it.
+
+What if the process dies: before the commit nothing happened; after it the inbox says which topics have news. A commit
+whose answer was lost is repeated under the publisher's ids and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.domain.collected import Amount
+from tidegate.domain.events import amount_of, run_payload
+from tidegate.domain.ids import RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.collecting import EventRecord, NewEvent, Receipt
+from tidegate.store.arrays import Ints, Texts
+from tidegate.store.codec import to_json
+from tidegate.store.connection import Row, Session
+from tidegate.store.partitions import day_of
+from tidegate.store.sql import load
+from tidegate.store.transactions import Tx
+
+Q = load("events")
+
+
+@dataclass(slots=True)
+class _Topic:
+    id: int
+    n: int
+    rows: int
+    bytes: int
+    last_at: Instant
+
+    def take(self, amount: Amount, now: Instant) -> None:
+        self.n += 1
+        self.rows += amount.rows
+        self.bytes += amount.bytes
+        self.last_at = max(now, self.last_at)
+
+
+class PublishingTx(Tx):
+    """See `ports.collecting.PublishTx`."""
+
+    async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
+        if not events:
+            return []
+        await self.ready_for(now)
+        used, claimed = await self._claim_ids(events, now)
+        fresh = [
+            index
+            for index, event in enumerate(events)
+            if event.id is None or claimed.get((event.source, event.id)) == index
+        ]
+        positions = await self._append([events[index] for index in fresh], now)
+        at = dict(zip(fresh, positions, strict=True))
+        receipts = []
+        for index, event in enumerate(events):
+            if index in at:
+                receipts.append(Receipt(pos=at[index], repeated=False))
+                continue
+            place = (event.source, str(event.id))
+            first = claimed.get(place)
+            digest, pos = (_digest(events[first]), at[first]) if first is not None else used[place]
+            same = digest == _digest(event)
+            receipts.append(Receipt(pos=pos, repeated=same, conflict=not same))
+        return receipts
+
+    async def _claim_ids(
+        self, events: Sequence[NewEvent], now: Instant
+    ) -> tuple[dict[tuple[str, str], tuple[str, int]], dict[tuple[str, str], int]]:
+        """Ids used before, with digest and position; and of the new ones the first event that has it."""
+        first: dict[tuple[str, str], int] = {}
+        for index, event in enumerate(events):
+            if event.id is not None:
+                first.setdefault((event.source, event.id), index)
+        if not first:
+            return {}, {}
+        new = await self.fetch(
+            Q.claim_ids,
+            sources=Texts(source for source, _ in first),
+            ids=Texts(id for _, id in first),
+            digests=Texts(_digest(events[index]) for index in first.values()),
+            now=now,
+        )
+        claimed = {(row[0], row[1]): first[row[0], row[1]] for row in new}
+        old = [place for place in first if place not in claimed]
+        if not old:
+            return {}, claimed
+        rows = await self.fetch(
+            Q.known_ids, sources=Texts(place[0] for place in old), ids=Texts(place[1] for place in old)
+        )
+        return {(row[0], row[1]): (row[2], row[3]) for row in rows}, claimed
+
+    async def _append(self, events: Sequence[NewEvent], now: Instant) -> Sequence[int]:
+        """Write them; their positions in the log."""
+        if not events:
+            return []
+        types, keys = Texts(one.type for one in events), Texts(one.key for one in events)
+        payloads = Texts(to_json(one.payload) or "{}" for one in events)
+        reached: dict[int, list[int]] = {}
+        for place, topic in await self.fetch(Q.reached, types=types, keys=keys, payloads=payloads):
+            reached.setdefault(place - 1, []).append(topic)
+        topics: dict[int, _Topic] = {}
+        if reached:
+            ids = sorted({topic for found in reached.values() for topic in found})
+            topics = {row[0]: _Topic(*row) for row in await self.fetch(Q.lock_topics, ids=Ints(ids))}
+        written = await self.fetch(
+            Q.append,
+            types=types,
+            keys=keys,
+            times=Ints(one.time for one in events),
+            sources=Texts(one.source for one in events),
+            ids=Texts(one.id for one in events),
+            payloads=payloads,
+            now=now,
+            day=day_of(now),
+        )
+        arrivals = []
+        for place in sorted(reached):
+            amount = amount_of(events[place].type, events[place].payload)
+            for number in reached[place]:
+                topic = topics[number]
+                topic.take(amount, now)
+                pos, order = written[place]
+                arrivals.append(
+                    (day_of(topic.last_at), number, topic.n, order, topic.last_at, amount.rows, amount.bytes)
+                    + (topic.rows, topic.bytes, pos)
+                )
+        if arrivals:
+            await self._arrive(arrivals, list(topics.values()), now)
+        placed = [(one, row[0]) for one, row in zip(events, written, strict=True) if one.id is not None]
+        if placed:
+            await self.session.send(
+                Q.place_ids,
+                sources=Texts(one.source for one, _ in placed),
+                ids=Texts(one.id for one, _ in placed),
+                positions=Ints(pos for _, pos in placed),
+            )
+        return [row[0] for row in written]
+
+    async def _arrive(self, arrivals: Sequence[tuple[int, ...]], topics: Sequence[_Topic], now: Instant) -> None:
+        days, keys, numbers, orders, ats, rows, sizes, sum_rows, sum_bytes, positions = zip(*arrivals, strict=True)
+        await self.session.send(
+            Q.arrive,
+            days=Ints(days),
+            keys=Ints(keys),
+            numbers=Ints(numbers),
+            orders=Ints(orders),
+            ats=Ints(ats),
+            rows=Ints(rows),
+            bytes=Ints(sizes),
+            sum_rows=Ints(sum_rows),
+            sum_bytes=Ints(sum_bytes),
+            positions=Ints(positions),
+            day=day_of(now),
+        )
+        await self.session.send(
+            Q.total,
+            ids=Ints(one.id for one in topics),
+            numbers=Ints(one.n for one in topics),
+            rows=Ints(one.rows for one in topics),
+            bytes=Ints(one.bytes for one in topics),
+            ats=Ints(one.last_at for one in topics),
+        )
+        await self.notice(one.id for one in topics)
+
+    async def notice(self, topics: Iterable[int]) -> None:
+        """Put topics into the inbox."""
+        ids = sorted(set(topics))
+        if ids:
+            await self.session.send(Q.notice, ids=Ints(ids))
+            self.tell("events")
+
+
+def _digest(event: NewEvent) -> str:
+    said = json.dumps([event.type, event.key, dict(event.payload), event.time], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """An event of the log, and the run that it is about."""
+
+    record: EventRecord
+    run: RunKey | None
+    fire_time: Instant | None
+    arguments: JsonObject | None
+
+
+async def logged(session: Session, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LoggedEvent]:
+    """Events by (day, pos); those that retention has dropped are left out."""
+    wanted = sorted(set(places))
+    if not wanted:
+        return {}
+    rows = await session.rows(Q.rows, days=Ints(day for day, _ in wanted), positions=Ints(pos for _, pos in wanted))
+    return {(row[0], row[1]): _logged(row) for row in rows}
+
+
+def _logged(row: Row) -> LoggedEvent:
+    (_, pos, at, type, key, time, source, source_id, payload) = row[:9]
+    slot, schedule, order, namespace, name, program_namespace, program, cause, reason, fire_time, arguments = row[9:]
+    run = None if slot is None or program is None else RunKey(slot, ScheduleId(schedule), order)
+    told: Any = payload or {}
+    if run is not None:
+        key = f"{program_namespace}/{program}"
+        outcome = type.removeprefix("run.")
+        told = {**told, **run_payload(str(run), namespace, name, program, cause, outcome, reason)}
+    elif key is None:
+        key = f"{namespace}/{name}" if name is not None else ""
+    return LoggedEvent(
+        record=EventRecord(
+            pos=pos, at=at, type=type, key=key, time=time, id=source_id, source=source or "", payload=told
+        ),
+        run=run,
+        fire_time=fire_time,
+        arguments=arguments,
+    )
