@@ -7,6 +7,8 @@ import pytest
 from conformance.worlds import World
 from tidegate.domain.instants import SECOND
 from tidegate.domain.lake import ABSENT, Place
+from tidegate.domain.triggers import AnyOf, Cron, DataSize, Happened, Partition, Trigger
+from tidegate.ports.collecting import NewEvent
 from tidegate.ports.lake import Move
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +34,53 @@ async def test_declared_tables_of_a_catalog_are_watched(world: World) -> None:
     assert set(found) == {FLIGHTS, "lake.raw.weather"}
     assert found[FLIGHTS].every == 2 * SECOND
     assert found[FLIGHTS].cursor is None
+
+
+@pytest.mark.requirement("LAKE-1", "LAKE-2")
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Partition(dataset=FLIGHTS),
+        AnyOf(triggers=(Cron(expression="0 0 * * *"), DataSize(dataset=FLIGHTS, rows=9))),
+        Happened(event="dataset.updated", key=FLIGHTS),
+        Happened(event="dataset.gap", key=FLIGHTS),
+    ],
+    ids=lambda one: one.TYPE,
+)
+async def test_what_a_trigger_names_is_watched_until_nobody_names_it(world: World, trigger: Trigger) -> None:
+    number = await world.schedule("orders", trigger=trigger, due=None)
+    async with world.store.changing() as tx:
+        await tx.reset_progress(number, world.at(0))
+    assert [one.dataset for one in await world.store.watched("lake")] == [FLIGHTS]
+    assert list(await world.store.watched("lak")) == []
+    await move(world, Move(dataset=FLIGHTS, version=0, pointer="a", place=ABSENT))
+    async with world.store.transaction(world.scheduler) as tx:
+        assert await tx.forget_unwatched(world.at(2)) == 0
+    async with world.store.changing() as tx:
+        await tx.remove_schedule(number, world.at(3))
+        await tx.reset_progress(number, world.at(3))
+    assert list(await world.store.watched("lake")) == []
+    async with world.store.transaction(world.scheduler) as tx:
+        assert await tx.forget_unwatched(world.at(4)) == 1
+
+
+@pytest.mark.requirement("LAKE-1")
+async def test_an_event_and_its_cursor_are_one_commit(world: World) -> None:
+    await declare(world)
+    event = NewEvent(type="dataset.updated", key=FLIGHTS, payload={"rows": 1}, source="watcher")
+    with pytest.raises(RuntimeError):
+        async with world.store.transaction(world.scheduler) as tx:
+            await tx.move([Move(dataset=FLIGHTS, version=0, pointer="a", place=ABSENT)], world.at(1))
+            await tx.publish([event], world.at(1))
+            raise RuntimeError
+    page, _ = await world.store.events(type="dataset.updated", key=FLIGHTS, since=None, before=None, limit=9)
+    assert (list(page), (await world.store.watched("lake"))[0].cursor) == ([], None)
+    async with world.store.transaction(world.scheduler) as tx:
+        await tx.move([Move(dataset=FLIGHTS, version=0, pointer="a", place=ABSENT)], world.at(1))
+        await tx.publish([event], world.at(1))
+    page, _ = await world.store.events(type="dataset.updated", key=FLIGHTS, since=None, before=None, limit=9)
+    assert [one.payload for one in page] == [{"rows": 1}]
+    assert (await world.store.watched("lake"))[0].cursor is not None
 
 
 async def test_a_cursor_begins_once_and_moves_from_where_it_was_seen(world: World) -> None:
