@@ -20,6 +20,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tidegate.documents import plugged
 from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
@@ -28,6 +29,7 @@ from tidegate.engine.courier import Courier
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.loop import Loop, LoopSettings
+from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
@@ -198,12 +200,14 @@ async def run_scheduler(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
+    plugged.load()
     async with member("scheduler", settings) as one:
         chosen, store, fence = settings.scheduler, one.store, one.fence
         keeping = TimekeeperSettings(batch=chosen.batch, catch_up_per_pass=chosen.catch_up_per_pass)
         parts: list[Part] = [
             Timekeeper(store, fence, keeping),
             SecondHand(store, fence, keeping),
+            Matcher(store, fence),
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(

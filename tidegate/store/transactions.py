@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from tidegate.domain.errors import Fenced
-from tidegate.domain.ids import Fence, RunKey, ScheduleId
+from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import Instant
 from tidegate.store.arrays import Ints
 from tidegate.store.connection import Cursor, Database, Row, Session
@@ -86,9 +86,6 @@ class Tx:
 
     async def settle_up(self) -> None:
         """What is left to be done just before the commit."""
-
-    async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:
-        """Nothing to do where nothing is collected; transactions that collect do this themselves."""
 
     async def fetch(self, query: Query, /, **parameters: Any) -> list[Row]:
         """The rows of a statement. The fence, which was sent before it, is read with them."""
