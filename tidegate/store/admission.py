@@ -42,11 +42,11 @@ class AdmissionTx(FencedTx):
             return []
         rows = await self._with_their_clocks(rows)
         learn = self.parts.definitions
-        revisions = await learn.revisions(self.session, {(row[1], row[14]) for row in rows})
-        programs = await learn.programs(self.session, {(row[15], row[16]) for row in rows})
+        revisions = await learn.revisions(self.session, {(row[1], row[18]) for row in rows})
+        programs = await learn.programs(self.session, {(row[19], row[20]) for row in rows})
         found = []
         for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, _, *more in rows:
-            cause, closed, rev, program, program_rev, deleted, _ = more
+            cause, closed, fire_time, previous_fire, caused_by, rendered, rev, program, program_rev, deleted, _ = more
             key = RunKey(slot, ScheduleId(schedule), order)
             self._claimed[key] = _Claimed(rev, wake_key)
             revision = revisions[schedule, rev]
@@ -65,6 +65,10 @@ class AdmissionTx(FencedTx):
                     deleted=deleted,
                     cause=Cause(cause),
                     closed=closed,
+                    fire_time=fire_time,
+                    previous_fire=previous_fire,
+                    caused_by=caused_by,
+                    rendered=rendered,
                 )
             )
         return found
@@ -72,11 +76,11 @@ class AdmissionTx(FencedTx):
     async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
         """Runs of schedules that collect are judged with their clock, which comes before them in the order of locks: so
         one whose clock is taken is left for the next time."""
-        wanted = sorted({row[1] for row in rows if row[18] and not row[13]})
+        wanted = sorted({row[1] for row in rows if row[22] and not row[13]})
         if not wanted:
             return rows
         free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
-        return [row for row in rows if row[1] in free or row[13] or not row[18]]
+        return [row for row in rows if row[1] in free or row[13] or not row[22]]
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
         keys, names = sorted(set(counters)), sorted(set(pools))

@@ -1,7 +1,7 @@
 -- claim_waiting: waiting runs to be judged, in order, claimed, with the newest revisions of schedule and program
 WITH claimed AS MATERIALIZED (
     SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts, array_to_string(held, E'\x1f') AS held,
-           given, wake_at, wake_key, pool, cause, closed
+           given, wake_at, wake_key, pool, cause, closed, fire_time, previous_fire, caused_by, arguments
     FROM run_live
     WHERE wake_at > %(floor)s AND wake_at <= %(now)s
     ORDER BY wake_at, slot, schedule_id, ord
