@@ -82,7 +82,14 @@ def options(
     """Tidegate: a data-aware scheduler for Spark lakehouses."""
     given = {name: value for name, value in {"namespace": namespace, "form": form}.items() if value is not None}
     if given and context.invoked_subcommand:
-        context.default_map = {context.invoked_subcommand: given}
+        inner = {name: given for name in _names(context.invoked_subcommand)}
+        context.default_map = {context.invoked_subcommand: {**given, **inner}}
+
+
+def _names(group: str) -> list[str]:
+    """The commands below a command such as `events`; none below most."""
+    found = typer.main.get_command(app).get_command(None, group)  # type: ignore[attr-defined]
+    return list(getattr(found, "commands", ()))
 
 
 def _add(panel: str, **commands: Any) -> None:
