@@ -41,7 +41,7 @@ async def turn(watching: Watching) -> list[Any]:
 
 
 @pytest.mark.requirement("DATA-1", "DATA-11", "LAKE-1")
-async def test_a_run_is_given_the_range_that_made_it_run_and_the_next_one_goes_on_from_there(
+async def test_a_run_is_given_the_range_that_made_it_run_and_gives_it_back_when_it_never_starts(
     watching: Watching,
 ) -> None:
     flights = watching.make()
@@ -61,3 +61,36 @@ async def test_a_run_is_given_the_range_that_made_it_run_and_the_next_one_goes_o
     assert (given["from_snapshot"], given["to_snapshot"], given["rows"]) == (past, upto, 3)
     assert given["partitions"] == ["day=01", "day=02"]
     assert first.arguments == {"days": "day=01,day=02", "upto": upto}
+    await end(watching, first.key)
+    watching.catalog.drop_table("raw.flights")
+    fresh = watching.make()
+    fresh.append(rows(("07", 1), ("08", 1)))
+    second = (await turn(watching))[-1]
+    given = second.inputs[FLIGHTS]
+    assert (given["from_snapshot"], given["to_snapshot"]) == (None, fresh.current_snapshot().snapshot_id)  # type: ignore[union-attr]
+    # The first one never started, so its range is in the next one's input.
+    assert second.arguments["days"] == "day=01,day=02,day=07,day=08"
+    assert given["rows"] == 5
+
+
+async def end(watching: Watching, run: Any) -> None:
+    """Cancel a run that has not started, so that the next may go."""
+    async with watching.store.changing() as tx:
+        await tx.request_stop(run, "ann", watching.now)
+
+
+@pytest.mark.requirement("DATA-4", "DATA-11")
+async def test_a_dataset_that_brought_nothing_is_an_empty_input(watching: Watching) -> None:
+    flights = watching.make()
+    watching.make("raw.weather")
+    either = {
+        "type": "any",
+        "triggers": [{"type": "data_size", "dataset": name, "rows": 1} for name in (FLIGHTS, WEATHER)],
+    }
+    await deploy(watching, either, {"n": "{{ inputs.weather.rows }}"})
+    await turn(watching)
+    flights.append(rows(("01", 1)))
+    [one] = await turn(watching)
+    assert set(one.inputs) == {FLIGHTS, WEATHER}
+    assert (one.inputs[WEATHER]["from_snapshot"], one.inputs[WEATHER]["to_snapshot"]) == (None, None)
+    assert one.arguments == {"n": 0}
