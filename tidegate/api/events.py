@@ -10,7 +10,7 @@ from tidegate.api.context import Store, Who
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant, json_body
 from tidegate.api.schedules import only
 from tidegate.control import events
-from tidegate.documents import shapes
+from tidegate.documents import event_shapes, shapes
 from tidegate.documents.events import parse_events
 
 router = APIRouter(tags=["events"])
@@ -24,7 +24,7 @@ async def publish(store: Store, body: Annotated[Any, Depends(json_body)]) -> dic
     """Publish an event, or a list of events: all or none. The same id again changes nothing."""
     given = parse_events(body, await store.now())
     receipts = await events.publish(store, given)
-    told = [shapes.receipt(event, receipt) for event, receipt in zip(given, receipts, strict=True)]
+    told = [event_shapes.receipt(event, receipt) for event, receipt in zip(given, receipts, strict=True)]
     return {"items": told, "next": None} if isinstance(body, list) else told[0]
 
 
@@ -46,7 +46,7 @@ async def list_events(
         cursor=decode_cursor("events", cursor),
         limit=limit,
     )
-    return shapes.page(map(shapes.event, page.items), encode_cursor("events", page.next))
+    return shapes.page(map(event_shapes.event, page.items), encode_cursor("events", page.next))
 
 
 @router.get("/events/subscribers")
@@ -56,7 +56,7 @@ async def subscribers(
     key: Annotated[str, Query(description="its key, whole", max_length=400)],
 ) -> dict[str, Any]:
     """Which schedules, and which leaf of their trigger, such an event reaches."""
-    return shapes.page(map(shapes.reached, await events.subscribers(store, type, key)), None)
+    return shapes.page(map(event_shapes.reached, await events.subscribers(store, type, key)), None)
 
 
 @router.get("/events/set-aside")
@@ -65,7 +65,7 @@ async def list_set_aside(
 ) -> dict[str, Any]:
     """What schedules could not take, with the error; newest first."""
     page = await events.set_asides(store, namespace, cursor=decode_cursor("set-aside", cursor), limit=limit)
-    return shapes.page(map(shapes.set_aside, page.items), encode_cursor("set-aside", page.next))
+    return shapes.page(map(event_shapes.set_aside, page.items), encode_cursor("set-aside", page.next))
 
 
 @router.post("/events/set-aside/{number}:replay", status_code=202, openapi_extra=document_body())
@@ -74,4 +74,4 @@ async def replay(
 ) -> dict[str, Any]:
     """Give what was set aside to its schedule again."""
     only(body)
-    return shapes.set_aside(await events.replay(store, number, who=who))
+    return event_shapes.set_aside(await events.replay(store, number, who=who))

@@ -11,8 +11,9 @@ from tidegate.api.problems import Problem
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant
 from tidegate.api.schedules import only
 from tidegate.control import explain as explaining
+from tidegate.control import progress as progressing
 from tidegate.control import runs
-from tidegate.documents import later, shapes
+from tidegate.documents import event_shapes, later, shapes
 from tidegate.domain.errors import Fault, NotFound
 from tidegate.domain.ids import AttemptKey, parse_run_id
 from tidegate.domain.runs import ENDS, State
@@ -152,6 +153,17 @@ async def _found(store: Store, run: str, namespace: str | None) -> RunRecord:
 async def queue(
     store: Store, namespace: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> dict[str, Any]:
-    """Waiting runs in the order in which they will be looked at, with what they wait for."""
-    page = await runs.queue(store, namespace, cursor=decode_cursor("queue", cursor), limit=limit)
-    return shapes.page(map(shapes.queue_item, page.items), encode_cursor("queue", page.next))
+    """Waiting runs in the order in which they will be looked at, then triggers that are partly satisfied."""
+    kind, _, position = (decode_cursor("queue", cursor) or "run.").partition(".")
+    items: list[dict[str, Any]] = []
+    if kind == "run":
+        page = await runs.queue(store, namespace, cursor=position or None, limit=limit)
+        items += map(shapes.queue_item, page.items)
+        if page.next is not None:
+            return shapes.page(items, encode_cursor("queue", f"run.{page.next}"))
+        position = ""
+    if len(items) >= limit:
+        return shapes.page(items, encode_cursor("queue", "progress."))
+    gathered = await progressing.page(store, namespace, cursor=position or None, limit=limit - len(items))
+    items += map(event_shapes.progress_item, gathered.items)
+    return shapes.page(items, encode_cursor("queue", gathered.next and f"progress.{gathered.next}"))

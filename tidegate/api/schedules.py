@@ -25,9 +25,10 @@ from tidegate.api.reading import (
 )
 from tidegate.control import explain as explaining
 from tidegate.control import preview as previewing
+from tidegate.control import progress as progressing
 from tidegate.control import runs, schedules
 from tidegate.control.common import Effect, OnUpdate
-from tidegate.documents import later, parsing, shapes
+from tidegate.documents import event_shapes, later, parsing, shapes
 from tidegate.documents.declared import Schedule
 from tidegate.domain.errors import Fault, Stale
 from tidegate.domain.schedules import Mode
@@ -44,7 +45,8 @@ OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting r
 async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
     """The shape of one schedule."""
     stats = await store.stats(record.id)
-    return shapes.schedule(record, stats, next_fire=schedules.next_fire(record))
+    impossible = await progressing.unsatisfiable(store, record.spec.trigger)
+    return shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
 
 
 @router.get(ALL)
@@ -53,8 +55,14 @@ async def list_schedules(store: Store, namespace: str, limit: Limit = 100, curso
     position = decode_cursor("schedules", cursor)
     page = await schedules.page(store, namespace, cursor=position, limit=limit)
     stats = await store.stats_of([record.id for record in page.items])
+    impossible = await progressing.unsatisfiable_of(store, {one.id: one.spec.trigger for one in page.items})
     items = (
-        shapes.schedule(record, stats.get(record.id, Stats()), next_fire=schedules.next_fire(record))
+        shapes.schedule(
+            record,
+            stats.get(record.id, Stats()),
+            next_fire=schedules.next_fire(record),
+            unsatisfiable=impossible.get(record.id),
+        )
         for record in page.items
     )
     return shapes.page(items, encode_cursor("schedules", page.next))
@@ -233,6 +241,24 @@ async def preview_schedule(
     """Its next fires, as if it were enabled."""
     fires = await previewing.of_schedule(store, namespace, name, after=instant(after, "after"), count=count)
     return shapes.page(map(shapes.preview, fires), None)
+
+
+@router.get(f"{ONE}/progress")
+async def schedule_progress(store: Store, namespace: str, name: str) -> dict[str, Any]:
+    """What its trigger has collected, what it lacks, and when silence alone will decide."""
+    found = await progressing.of_schedule(store, namespace, name)
+    if found is None:
+        return {
+            "namespace": namespace,
+            "schedule": name,
+            "satisfied": False,
+            "why": "It collects nothing: its trigger waits for a clock only, or it rests.",
+            "unsatisfiable": None,
+            "fired_at": None,
+            "next_check_at": None,
+            "tree": None,
+        }
+    return event_shapes.progress(found)
 
 
 @router.get(ONE + "/explain")

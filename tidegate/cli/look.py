@@ -83,7 +83,7 @@ def queue(
     def row(item: Document) -> Sequence[Any]:
         return (
             item["schedule"],
-            item.get("run"),
+            item.get("run") or "its trigger",
             item.get("priority"),
             why_waiting(item.get("waiting_for"))
             or ("the time of its next attempt" if item.get("next_check_at") else None),
@@ -214,8 +214,36 @@ def in_words(trigger: Document) -> str:
             return f"every {trigger['every_days']} d {hours}{zone}"
         case "never":
             return "by hand"
+        case "event" if trigger["event"] == "dataset.updated":
+            return f"new data in {trigger.get('key', 'anything')}"
+        case "event":
+            return f"{_times(trigger)}{trigger['event']} {trigger.get('key') or ''}".rstrip()
+        case "partition":
+            return f"{trigger.get('count', 1)} partitions of {trigger['dataset']}"
+        case "data_size":
+            amounts = [f"{trigger[name]} {name}" for name in ("bytes", "rows") if trigger.get(name) is not None]
+            return f"{' and '.join(amounts)} of {trigger['dataset']}"
+        case "program_status":
+            return f"{trigger['program']} {' or '.join(trigger['outcomes'])}{_count_of(trigger)}"
+        case "elapsed":
+            return f"{trigger['after']} since {trigger.get('event') or 'the last run'}"
+        case "quiet":
+            return f"{in_words(trigger['trigger'])}, quiet for {trigger['for']}"
+        case "all" | "any" | "n_of" as kind:
+            joint = {"all": " and ", "any": " or "}.get(kind, ", ")
+            legs = joint.join(in_words(leg) for leg in trigger["triggers"])
+            most = f", at most {trigger['max_wait']}" if trigger.get("max_wait") else ""
+            return f"{trigger['n']} of: {legs}" if kind == "n_of" else f"{legs}{most}"
         case other:
             return str(other)
+
+
+def _times(trigger: Document) -> str:
+    return f"{trigger['count']} x " if trigger.get("count", 1) != 1 else ""
+
+
+def _count_of(trigger: Document) -> str:
+    return f", {trigger['count']} times" if trigger.get("count", 1) != 1 else ""
 
 
 # ── pages of one thing ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidegate.control import runs, schedules
+from tidegate.control import progress, runs, schedules
+from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
+from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
-from tidegate.domain.triggers import AfterFinish, Never
+from tidegate.domain.triggers import AfterFinish, Never, collects
 from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
 
 _MANY = 1000
@@ -55,6 +57,7 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
     live, _ = await store.runs(namespace, schedule=name, states=LIVE, since=None, before=None, limit=10)
     alive = {one.role for one in await store.instances()}
     scheduler = "scheduler" in alive or "all" in alive
+    gathered = await progress.of_schedule(store, namespace, name) if collects(record.spec.trigger) else None
     tree = Node(
         node="schedule",
         satisfied=record.mode is Mode.ENABLED and bool(live),
@@ -63,7 +66,7 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
         why=f"{len(live)} live runs" if len(live) != 1 else "1 live run",
         children=(
             _enabled(record),
-            _trigger(record, now),
+            _trigger(record, now) if gathered is None or gathered.tree is None else _tree(gathered.tree),
             _lives("scheduler", scheduler),
             _lives("worker", "worker" in alive or "all" in alive),
         ),
@@ -80,7 +83,46 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
         )
     if live:
         return await _by_its_run(store, min(live, key=_oldest_waiting), tree)
+    if gathered is not None:
+        return _by_its_tree(record, gathered, tree, scheduler_alive=scheduler)
     return _by_its_clock(record, tree, now, scheduler_alive=scheduler)
+
+
+def _by_its_tree(record: ScheduleRecord, gathered: Gathered, tree: Node, *, scheduler_alive: bool) -> Explanation:
+    """It waits for data, events, programs or silence: what came and what is missing."""
+    name, namespace = record.metadata.name, record.metadata.namespace
+    upcoming = [at for at in (gathered.next_check_at, record.next_due) if at is not None]
+    release, blocker = f"tidegate trigger {name}{_in(namespace)}", "trigger"
+    if gathered.unsatisfiable is not None:
+        summary = f"Its trigger cannot be satisfied: {gathered.unsatisfiable}"
+    elif gathered.satisfied:
+        summary, blocker = "Its trigger is satisfied; the matcher makes a run in a moment.", "matcher"
+        if not scheduler_alive:
+            blocker, release = "scheduler", "start `tidegate up`, or `tidegate scheduler`"
+            summary = "Its trigger is satisfied, but no scheduler is alive to see it."
+    else:
+        summary = f"Its trigger is not satisfied: {gathered.why}"
+    return Explanation(
+        verdict="due" if gathered.satisfied else "idle",
+        summary=summary,
+        blocker=blocker,
+        earliest=min(upcoming, default=None),
+        release=release,
+        tree=tree,
+    )
+
+
+def _tree(one: Explained) -> Node:
+    """A node of a trigger, as the decision itself tells of it."""
+    why = one.why if one.decides_at is None else f"{one.why} Looked at again at {format_instant(one.decides_at)}."
+    return Node(
+        node=f"trigger: {one.type}" if one.node == 0 else one.type,
+        satisfied=one.satisfied,
+        value=one.value,
+        threshold=one.threshold,
+        why=why,
+        children=tuple(_tree(child) for child in one.children),
+    )
 
 
 async def _by_its_run(store: ControlStore, run: RunRecord, tree: Node) -> Explanation:

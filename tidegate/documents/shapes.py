@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tidegate.documents import encode
+from tidegate.documents.order import ordered
+from tidegate.domain.evidence import MOST_EVENTS, ranges
 from tidegate.domain.instants import Instant, format_duration, format_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
-from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
 from tidegate.ports.control import (
     AttemptRecord,
     Change,
@@ -58,7 +59,7 @@ def run(record: RunRecord) -> dict[str, Any]:
             "type": record.cause.value,
             "by": by or of or None,
             "fire_time": moment(record.fire_time),
-            "events": {"count": 0, "first": [], "last": []},
+            "events": _events(record),
         },
         "arguments": None if record.arguments is None else dict(record.arguments),
         "priority": record.priority,
@@ -68,9 +69,31 @@ def run(record: RunRecord) -> dict[str, Any]:
         "finished_at": moment(record.finished_at),
         "expires_at": moment(record.expires_at),
         "merged_into": record.merged_into,
-        "inputs": [],
+        "timed_out_waiting": bool((record.evidence or {}).get("timed_out_waiting")),
+        "upstream": (record.evidence or {}).get("upstream"),
+        "inputs": [run_input(name, given) for name, given in (record.inputs or {}).items()],
         "waiting_for": _waiting_for(record),
         "attempts": [attempt(one) for one in record.attempts],
+    }
+
+
+def _events(record: RunRecord) -> dict[str, Any]:
+    """The events that made a run: how many, the first ten and the last ten (once its input is closed)."""
+    if not record.evidence:
+        return {"count": 0, "first": [], "last": []}
+    count = sum(high - low for low, high in ranges(record.evidence).values())
+    told = list(record.evidence.get("events", ()))
+    return {"count": count, "first": told[:MOST_EVENTS], "last": told[-MOST_EVENTS:]}
+
+
+def run_input(dataset: str, given: JsonObject) -> dict[str, Any]:
+    """One dataset's input: everything after `from_snapshot` up to `to_snapshot`."""
+    snapshots = {name: given.get(name) for name in ("from_snapshot", "to_snapshot")}
+    return {
+        "dataset": dataset,
+        **{name: None if one is None else str(one) for name, one in snapshots.items()},
+        **{name: given.get(name) for name in ("rows", "bytes", "events")},
+        "partitions": list(given.get("partitions", ())),
     }
 
 
@@ -145,11 +168,13 @@ def schedule_document(record: ScheduleRecord) -> dict[str, Any]:
         "apiVersion": encode.API_VERSION,
         "kind": "Schedule",
         "metadata": metadata(record.metadata),
-        "spec": dict(record.document),
+        "spec": ordered(record.document),
     }
 
 
-def schedule(record: ScheduleRecord, stats: Stats, *, next_fire: Instant | None) -> dict[str, Any]:
+def schedule(
+    record: ScheduleRecord, stats: Stats, *, next_fire: Instant | None, unsatisfiable: str | None = None
+) -> dict[str, Any]:
     """A schedule. `next_fire`: the nominal time of its next fire (see `control.schedules.next_fire`)."""
     works = record.mode is Mode.ENABLED
     return {
@@ -166,7 +191,7 @@ def schedule(record: ScheduleRecord, stats: Stats, *, next_fire: Instant | None)
             "last_run": moment(stats.last_start),
             "streak": stats.consecutive_failures,
             "next_start": moment(record.next_due) if works else None,
-            "unsatisfiable": None,
+            "unsatisfiable": unsatisfiable,
         },
     }
 
@@ -180,7 +205,7 @@ def revision(number: Any, document: JsonObject, author: str, reason: str) -> dic
         "mode": None if number.mode is Mode.ENABLED else number.mode.value,
         "reason": reason or None,
         "author": author,
-        "spec": dict(document),
+        "spec": ordered(document),
     }
 
 
@@ -198,7 +223,7 @@ def program_document(record: ProgramRecord) -> dict[str, Any]:
             "description": "",
             **record.document.get("metadata", {}),
         },
-        "spec": dict(record.document["spec"]),
+        "spec": ordered(record.document["spec"]),
     }
 
 
@@ -333,30 +358,6 @@ def difference(item: Any) -> dict[str, Any]:
     }
 
 
-def audit(result: Any) -> dict[str, Any]:
-    """A `control.audit.Audit`."""
-    numbers = ("schedules", "owed", "recorded", "lost", "doubled", "unexplained", "not_yet_decided", "late")
-    return {
-        "holds": result.holds,
-        "since": moment(result.since),
-        "until": moment(result.until),
-        **{name: getattr(result, name) for name in numbers},
-        "outcomes": dict(result.outcomes),
-        "findings": [
-            {
-                "kind": one.kind.value,
-                "namespace": one.namespace,
-                "schedule": one.schedule,
-                "first": moment(one.first),
-                "last": moment(one.last),
-                "count": one.count,
-                "why": one.why,
-            }
-            for one in result.findings
-        ],
-    }
-
-
 def change(record: Change) -> dict[str, Any]:
     """One line of the audit log."""
     return {
@@ -383,49 +384,4 @@ def instance(record: Instance) -> dict[str, Any]:
         "epoch": record.epoch,
         "up_since": moment(record.up_since),
         "heartbeat": moment(record.heartbeat),
-    }
-
-
-# ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def event(record: EventRecord) -> dict[str, Any]:
-    """An event of the log. `at` is when it arrived, `time` what the publisher says."""
-    return {
-        "position": str(record.pos),
-        "at": moment(record.at),
-        "type": record.type,
-        "key": record.key,
-        "time": moment(record.time),
-        "id": record.id,
-        "source": record.source or None,
-        "payload": dict(record.payload),
-    }
-
-
-def receipt(event: NewEvent, given: Receipt) -> dict[str, Any]:
-    """What became of a published event."""
-    return {
-        "position": str(given.pos),
-        "type": event.type,
-        "key": event.key,
-        "id": event.id,
-        "repeated": given.repeated,
-    }
-
-
-def reached(item: Any) -> dict[str, Any]:
-    """A `control.events.Reached`."""
-    return {"namespace": item.namespace, "schedule": item.schedule, "leaf": item.leaf, "type": item.type}
-
-
-def set_aside(record: SetAside) -> dict[str, Any]:
-    """What one schedule could not take."""
-    return {
-        "id": str(record.id),
-        "namespace": record.namespace,
-        "schedule": record.schedule,
-        "at": moment(record.at),
-        "count": record.count,
-        "error": record.error,
     }

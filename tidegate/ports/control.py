@@ -19,6 +19,7 @@ from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.ports.collecting import EventControlTx, EventReads
 from tidegate.ports.engine import Clock, Instance
+from tidegate.ports.lake import DatasetReads, DatasetTx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,7 @@ class Book:
     rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
-class ControlTx(EventControlTx, Protocol):
+class ControlTx(EventControlTx, DatasetTx, Protocol):
     async def now(self) -> Instant:
         """The database's time at this very statement (not at the transaction's start)."""
 
@@ -290,7 +291,7 @@ class ControlTx(EventControlTx, Protocol):
         already: then this transaction must not commit."""
 
 
-class ControlStore(EventReads, Clock, Protocol):
+class ControlStore(EventReads, DatasetReads, Clock, Protocol):
     def changing(self) -> AbstractAsyncContextManager[ControlTx]: ...
 
     async def namespaces(self) -> Sequence[tuple[str, JsonObject]]: ...

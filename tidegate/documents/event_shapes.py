@@ -1,0 +1,99 @@
+"""Events and what triggers have collected as the JSON of INTERFACES.md. Pure; absent is null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.documents.shapes import moment
+from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def event(record: EventRecord) -> dict[str, Any]:
+    """An event of the log. `at` is when it arrived, `time` what the publisher says."""
+    return {
+        "position": str(record.pos),
+        "at": moment(record.at),
+        "type": record.type,
+        "key": record.key,
+        "time": moment(record.time),
+        "id": record.id,
+        "source": record.source or None,
+        "payload": dict(record.payload),
+    }
+
+
+def receipt(event: NewEvent, given: Receipt) -> dict[str, Any]:
+    """What became of a published event."""
+    return {
+        "position": str(given.pos),
+        "type": event.type,
+        "key": event.key,
+        "id": event.id,
+        "repeated": given.repeated,
+    }
+
+
+def reached(item: Any) -> dict[str, Any]:
+    """A `control.events.Reached`."""
+    return {"namespace": item.namespace, "schedule": item.schedule, "leaf": item.leaf, "type": item.type}
+
+
+def set_aside(record: SetAside) -> dict[str, Any]:
+    """What one schedule could not take."""
+    return {
+        "id": str(record.id),
+        "namespace": record.namespace,
+        "schedule": record.schedule,
+        "at": moment(record.at),
+        "count": record.count,
+        "error": record.error,
+    }
+
+
+# ── what triggers have collected ───────────────────────────────────────────────────────────────────────────────────
+
+
+def progress_item(item: Any) -> dict[str, Any]:
+    """A partly satisfied trigger in the queue: a `control.progress.Gathered`."""
+    return {
+        "namespace": item.namespace,
+        "schedule": item.schedule,
+        "kind": "progress",
+        "run": None,
+        "priority": None,
+        "tree": None if item.tree is None else explained(item.tree),
+        "waiting_for": [
+            {"constraint": "trigger", "verdict": "wait", "until": moment(item.next_check_at), "why": item.why}
+        ],
+        "next_check_at": moment(item.next_check_at),
+        "expires_at": None,
+    }
+
+
+def progress(item: Any) -> dict[str, Any]:
+    """A `control.progress.Gathered`."""
+    return {
+        "namespace": item.namespace,
+        "schedule": item.schedule,
+        "satisfied": item.satisfied,
+        "why": item.why,
+        "unsatisfiable": item.unsatisfiable,
+        "fired_at": moment(item.fired_at),
+        "next_check_at": moment(item.next_check_at),
+        "tree": None if item.tree is None else explained(item.tree),
+    }
+
+
+def explained(node: Any) -> dict[str, Any]:
+    """A `domain.explaining.Explained`: one node of a trigger."""
+    return {
+        "node": node.type,
+        "satisfied": node.satisfied,
+        "value": node.value,
+        "threshold": node.threshold,
+        "why": node.why,
+        "decides_at": moment(node.decides_at),
+        "children": [explained(child) for child in node.children],
+    }
