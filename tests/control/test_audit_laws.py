@@ -183,7 +183,7 @@ def test_a_span_and_progress(desk: Desk) -> None:
     told: list[Progress] = []
     found = desk.audit(since=NOON + 3 * MINUTE, until=NOON + 6 * MINUTE, on_progress=told.append)
     assert found.holds and found.owed == found.recorded == 4
-    assert told == [Progress(schedules=1, fires=4, findings=0)]
+    assert told == [Progress(schedules=1, fires=4, findings=0, at=NOON + 6 * MINUTE)]
     assert desk.audit(kept=5 * MINUTE).recorded == 5
 
 

@@ -258,9 +258,7 @@ def test_deploy_puts_what_names_no_namespace_where_n_says(served: Served, tmp_pa
     file.write_text("from tidegate import App\napp = App('etl')\napp.command('load', 'true')\n")
     assert tidegate("deploy", str(file), "-n", "sales", url=served.url).status == 0
     assert tidegate("get", "program", "load", "-n", "sales", url=served.url).status == 0
-    file.write_text(
-        "from tidegate import App\napp = App('etl', namespace='other')\napp.command('load', 'true')\n"
-    )
+    file.write_text("from tidegate import App\napp = App('etl', namespace='other')\napp.command('load', 'true')\n")
     said = tidegate("deploy", str(file), "-n", "sales", url=served.url)
     assert (said.status, "says namespace 'other', -n says 'sales'" in said.err) == (1, True)
     assert tidegate("get", "programs", "-n", "other", "-o", "json", url=served.url).json == []

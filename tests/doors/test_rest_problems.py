@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from tidegate.api.context import Doors
 from tidegate.api.reading import encode_cursor
 from tidegate.domain.errors import Unavailable
 from tidegate.sim.memory import MemoryStore
+from tidegate.store.store import PostgresStore
 
 from .conftest import NoLogs, Served, memory_doors, serve
 
@@ -217,3 +219,45 @@ def test_what_nobody_foresaw_is_a_500_without_a_trace() -> None:
         problem(answer, 500, "internal")
         assert "secret" not in answer.text
         assert "Traceback" not in answer.text
+
+
+def test_a_verb_of_a_later_version_is_not_there(served: Served) -> None:
+    served.declare()
+    said = problem(served("POST", f"{NS}/schedules/s:hindcast", json={}), 404, "not_found")
+    assert "no verb ':hindcast'" in said["detail"]
+
+
+def test_what_is_not_kept_of_a_pool_is_refused(served: Served) -> None:
+    body = {"metadata": {"name": "small", "owner": "ann"}, "spec": {"slots": 1}}
+    said = problem(served("POST", "/pools", json=body), 422, "invalid")
+    assert [fault["path"] for fault in said["errors"]] == ["metadata.owner"]
+
+
+def test_a_message_ends_before_its_remedy_begins(served: Served) -> None:
+    served.declare()
+    body = {"metadata": {"name": "s"}, "spec": {"program": "p", "trigger": {"type": "never"}}}
+    said = problem(served("POST", f"{NS}/schedules", json=body), 409, "conflict")
+    assert said["detail"] == "schedule 's' exists already. Update it, or choose another name."
+
+
+@pytest.mark.requirement("OPS-11")
+def test_a_full_disk_of_the_database_is_a_503_that_says_so(database_url: str) -> None:
+    """The server's own error, met in the middle of a change: nothing of it is kept, and reading goes on."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$"
+        )
+    for served in serve(Doors(store=PostgresStore(database_url), logs=NoLogs())):
+        served.declare()
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("CREATE TRIGGER no_room BEFORE INSERT ON change FOR EACH ROW EXECUTE FUNCTION no_room()")
+        answer = served("POST", f"{NS}/schedules/s:enable", json={})
+        said = problem(answer, 503, "disk_full")
+        assert "disk is full" in said["detail"] and "Make room" in said["detail"]
+        assert answer.headers["retry-after"]
+        assert served("GET", f"{NS}/schedules/s").json()["status"]["enabled"] is False
+        assert served("GET", "/healthz").status_code == 200
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("DROP TRIGGER no_room ON change")
+        assert served("POST", f"{NS}/schedules/s:enable", json={}).json()["status"]["enabled"] is True

@@ -1,16 +1,19 @@
 """The rest of the doors: previews, explanations, documents at once, applications, health, metrics, the audit log."""
 
 import asyncio
+import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidegate.api import reference
-from tidegate.domain.instants import SECOND
+from tidegate.api import ledger, reference
+from tidegate.domain.errors import Unavailable
+from tidegate.domain.instants import DAY, SECOND, parse_instant
 
-from .conftest import Served, memory_doors, serve
+from .conftest import Served, memory_doors, serve, tidegate
 
 NS = "/namespaces/default"
 ROOT = Path(__file__).resolve().parents[2]
@@ -217,3 +220,86 @@ def test_the_page_of_operations_is_made_from_the_code_and_each_says_what_it_does
     rows = [line.split("|")[1:-1] for line in told.splitlines() if line.startswith("| ")][2:]
     made_up = re.compile(r"([A-Z][a-z]+ )+[A-Z][a-z]+\.")  # by FastAPI, where nothing is said
     assert [path for _, path, _, what in rows if made_up.fullmatch(what.strip())] == []
+
+
+# ── the audit of the ledger ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_audit_that_takes_long_tells_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.declare()
+    store = served.doors.store
+    known = store.books
+
+    async def slow(*given: Any) -> Any:
+        await asyncio.sleep(0.3)
+        return await known(*given)
+
+    monkeypatch.setattr(ledger, "EVERY", 0.05)
+    monkeypatch.setattr(store, "books", slow)
+    whole = served("GET", "/audit/ledger", params={"since": "2000-01-01T00:00:00Z"}).json()
+    told = served("GET", "/audit/ledger", params={"since": "2000-01-01T00:00:00Z", "progress": True})
+    assert told.headers["content-type"].startswith("application/x-ndjson")
+    *on_the_way, last = [json.loads(line) for line in told.text.splitlines()]
+    assert on_the_way and all(set(one["progress"]) == {"schedules", "fires", "findings", "at"} for one in on_the_way)
+    assert last["audit"] == {**whole, "until": last["audit"]["until"]}
+    said = tidegate("audit", "--since", "2000-01-01T00:00:00Z", url=served.url)
+    assert (said.status, "The ledger holds" in said.out, "1 schedules, 0 fires up to" in said.err) == (0, True, True)
+
+
+def test_an_audit_that_fails_on_the_way_is_a_problem(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(*given: Any) -> Any:
+        raise Unavailable("the database went away", code="database_unreachable")
+
+    monkeypatch.setattr(served.doors.store, "books", gone)
+    [line] = served("GET", "/audit/ledger", params={"progress": True}).text.splitlines()
+    assert json.loads(line)["problem"]["code"] == "database_unreachable"
+    said = tidegate("audit", url=served.url)
+    assert (said.status, "the database went away" in said.err) == (1, True)
+
+
+def test_the_audit_goes_no_further_back_than_history_is_kept() -> None:
+    for served in serve(memory_doors(kept=3 * DAY)):
+        served.declare()
+        told = served("GET", "/audit/ledger", params={"since": "2000-01-01T00:00:00Z"}).json()
+        assert parse_instant(told["until"]) - parse_instant(told["since"]) == 3 * DAY
+
+
+def test_lists_of_applications_are_whole(served: Served) -> None:
+    body = {
+        "programs": [{"metadata": {"name": "p"}, "spec": {"type": "command", "argv": ["true"]}}],
+        "schedules": [{"metadata": {"name": "s"}, "spec": {"program": "p", "trigger": {"type": "never"}}}],
+    }
+    served("PUT", "/namespaces/sales/applications/etl", json=body)
+    one = served("GET", "/namespaces/sales/applications/etl").json()
+    assert served("GET", "/namespaces/sales/applications").json()["items"] == [one]
+    assert one["spec"] == {"programs": ["p"], "schedules": ["s"]}
+    assert one["metadata"] == {
+        "namespace": "sales",
+        "name": "etl",
+        "application": None,
+        "labels": {},
+        "owner": "",
+        "description": "",
+    }
+
+
+def test_a_spec_is_told_in_the_order_in_which_people_write(served_by: Served) -> None:
+    spec = {
+        "enabled": True,
+        "program": "p",
+        "arguments": {"zz": 1, "a": {"then": 1, "type": 2}},
+        "trigger": {"type": "cron", "expression": "0 2 * * *", "timezone": "Europe/Berlin"},
+        "constraints": [{"type": "concurrency", "max": 1, "scope": "program", "unmet": "wait"}],
+        "catch_up": {"policy": "latest", "grace": "PT1M", "window": "P1D", "max": 100},
+        "retry": {"max_attempts": 5, "delay": "PT5M", "factor": 2, "max_delay": "PT1H", "then": "continue"},
+    }
+    told = served_by.declare(**spec)["spec"]
+    assert told == spec
+    assert json.dumps({**told, "arguments": 0}) == json.dumps({**spec, "arguments": 0})
+
+
+def test_what_went_is_in_the_audit_log(served: Served) -> None:
+    served("PUT", "/pools/small", json={"spec": {"slots": 3}})
+    served("DELETE", "/pools/small")
+    newest = served("GET", "/audit").json()["items"][0]
+    assert (newest["action"], newest["before"], newest["after"]) == ("deleted", {"slots": 3}, None)

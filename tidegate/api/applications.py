@@ -13,6 +13,7 @@ from tidegate.control import applications
 from tidegate.control.applications import ApplicationRecord
 from tidegate.control.common import OnUpdate
 from tidegate.documents import encode, parsing, shapes
+from tidegate.ports.control import Metadata
 
 router = APIRouter(tags=["applications"])
 ONE = "/namespaces/{namespace}/applications/{name}"
@@ -65,5 +66,7 @@ async def delete_application(store: Store, who: Who, namespace: str, name: str) 
 
 def _shown(record: ApplicationRecord) -> dict[str, Any]:
     said = dict(record.document)
-    metadata = {**(said.pop("metadata", None) or {}), "namespace": record.namespace, "name": record.name}
+    about = said.pop("metadata", None) or {}
+    named = Metadata(namespace=record.namespace, name=record.name, labels={})
+    metadata = {**shapes.metadata(named), **about}
     return {"apiVersion": encode.API_VERSION, "kind": "Application", "metadata": metadata, "spec": said}

@@ -22,6 +22,7 @@ class Doors:
     body_limit: int = 4_000_000  # bytes
     update_schedules: bool = True  # whether deployments also write schedules, unless they say
     patience: Duration = 5 * SECOND  # silence after which a process counts as gone
+    kept: Duration | None = None  # how long runs are kept: nothing older can be audited
     loopback_only: bool = True
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # what this process counts itself
     roles: tuple[str, ...] = field(default=("scheduler", "worker"))  # what must be alive to be ready

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from starlette.responses import StreamingResponse
 
-from tidegate.api.context import Store, Who
-from tidegate.api.problems import Problem
+from tidegate.api.context import Here, Store, Who
+from tidegate.api.problems import Problem, of
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant
 from tidegate.api.schedules import OnUpdateQuery, only
 from tidegate.control import apply as applying
 from tidegate.control import audit as auditing
 from tidegate.control import preview as previewing
 from tidegate.control.common import OnUpdate
-from tidegate.documents import parsing, shapes
+from tidegate.documents import audited, parsing, shapes
 from tidegate.documents.declared import Declaration
-from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.errors import Fault, Invalid, TidegateError
 
 router = APIRouter()
 
@@ -93,17 +96,52 @@ async def list_changes(
 ) -> dict[str, Any]:
     """Who changed what, when, and what differed; newest first."""
     position = decode_cursor("changes", cursor)
-    if position is not None and not (position.isdecimal() and len(position) < 19):
-        raise Problem(422, "cursor is not of this list", faults=[Fault("cursor", "is not of this list")])
     found = await store.changes(namespace, int(position) if position else None, limit)
     following = found[-1].id if len(found) == limit else None
     return shapes.page(map(shapes.change, found), encode_cursor("changes", following))
 
 
-@router.get("/audit/ledger", tags=["audit"])
-async def audit_ledger(store: Store, namespace: str | None = None, since: str | None = None) -> dict[str, Any]:
+@router.get(
+    "/audit/ledger", tags=["audit"], responses={200: {"content": {"application/json": {}, "application/x-ndjson": {}}}}
+)
+async def audit_ledger(
+    here: Here,
+    namespace: str | None = None,
+    since: str | None = None,
+    progress: Annotated[bool, Query(description="tell how far it is, as lines of JSON; the last is the proof")] = False,
+) -> Any:
     """The proof: recomputes from the revisions which fires were due and compares with the ledger. Reads only."""
-    return shapes.audit(await auditing.audit(store, namespace=namespace, since=instant(since, "since")))
+    begin = instant(since, "since")
+
+    async def prove(tell: Callable[[auditing.Progress], None] | None) -> dict[str, Any]:
+        proof = await auditing.audit(here.store, namespace=namespace, since=begin, kept=here.kept, on_progress=tell)
+        return audited.audit(proof)
+
+    if not progress:
+        return await prove(None)
+    return StreamingResponse(_told(prove), media_type="application/x-ndjson")
+
+
+EVERY = 0.5  # seconds between two lines of progress
+
+
+async def _told(
+    prove: Callable[[Callable[[auditing.Progress], None]], Awaitable[dict[str, Any]]],
+) -> AsyncIterator[str]:
+    """Lines {progress}, then one line {audit} or {problem}."""
+    newest: list[auditing.Progress] = []
+    proving = asyncio.ensure_future(prove(newest.append))
+    try:
+        while not (await asyncio.wait({proving}, timeout=EVERY))[0]:
+            if newest:
+                told, newest[:] = newest[-1], []
+                yield json.dumps({"progress": audited.progress(told)}) + "\n"
+        try:
+            yield json.dumps({"audit": proving.result()}) + "\n"
+        except TidegateError as error:
+            yield bytes(of(error).body).decode().join(('{"problem": ', "}\n"))
+    finally:
+        proving.cancel()
 
 
 @router.get("/instances", tags=["system"])

@@ -143,6 +143,9 @@ def install(app: FastAPI) -> None:
         detail = str(error.detail)
         if error.status_code == 404:
             detail = f"There is nothing at {request.url.path}; /openapi.json lists what there is."
+        elif error.status_code == 405 and ":" in (verb := request.url.path.rpartition("/")[2]):
+            detail = f"There is no verb {':' + verb.rpartition(':')[2]!r} here in this version; see /openapi.json."
+            return render(404, detail, _CODES[404])
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{request.method} is not possible at {request.url.path}; {allowed or 'no method'} is."

@@ -32,6 +32,7 @@ async def serve(settings: Settings, listener: socket.socket, stop: asyncio.Event
             body_limit=settings.api.body_limit,
             update_schedules=settings.api.update_schedules,
             patience=settings.scheduler.patience,
+            kept=settings.retention.runs,
         )
         config = uvicorn.Config(
             create_app(doors),

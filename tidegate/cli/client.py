@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -57,12 +59,29 @@ class Client:
 
     def call(self, method: str, path: str, *, body: Any = None, **params: Any) -> Any:
         """The JSON answer. Parameters that are None are left out. Raises Answered or Unavailable."""
+        url = path if path.startswith(("/healthz", "/readyz", "/metrics")) else API + path
+        with self._explained():
+            return _read(self._http.request(method, url, params=_told(params), json=body))
+
+    def lines(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """An answer that comes as lines of JSON, as they come. Raises Answered or Unavailable."""
+        with self._explained(), self._http.stream("GET", API + path, params=_told(params)) as answer:
+            if not answer.is_success:
+                answer.read()
+                _read(answer)
+            for line in answer.iter_lines():
+                found = json.loads(line)
+                if "problem" in found:
+                    raise Answered(found["problem"], found["problem"]["status"])
+                yield found
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the connection does wrong, as a message."""
         import httpx
 
-        given = {key: _text(value) for key, value in params.items() if value is not None}
-        url = path if path.startswith(("/healthz", "/readyz", "/metrics")) else API + path
         try:
-            answer = self._http.request(method, url, params=given, json=body)
+            yield
         except httpx.ConnectError:
             raise Unavailable(
                 f"Nothing answers at {self.url}.", remedy="Start it with `tidegate up`, or name it in TIDEGATE_URL."
@@ -71,7 +90,6 @@ class Client:
             raise Unavailable(f"{self.url} did not answer in time.", remedy="See /readyz for what is wrong.") from None
         except httpx.HTTPError as error:
             raise Unavailable(f"The connection to {self.url} broke: {error}.", remedy="Try again.") from None
-        return _read(answer)
 
     def get(self, path: str, **params: Any) -> Any:
         return self.call("GET", path, **params)
@@ -100,6 +118,10 @@ def _user() -> str:
 def segment(text: str) -> str:
     """A name as one segment of a path."""
     return quote(text, safe="")
+
+
+def _told(params: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _text(value) for key, value in params.items() if value is not None}
 
 
 def _text(value: Any) -> str:

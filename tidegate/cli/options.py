@@ -31,6 +31,7 @@ KINDS = {
     "program": "programs",
     "application": "applications",
     "app": "applications",
+    "apps": "applications",
     "namespace": "namespaces",
     "ns": "namespaces",
     "pool": "pools",

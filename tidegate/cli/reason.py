@@ -16,6 +16,7 @@ from tidegate.cli.declare import documents_of
 from tidegate.cli.look import path_of
 from tidegate.cli.options import Namespace, Output, is_run_id
 from tidegate.cli.output import Form, facts, grid, when
+from tidegate.domain.errors import TidegateError
 
 SIGNS: dict[bool | None, tuple[str, str]] = {True: ("yes", "green"), False: ("no ", "red"), None: ("-  ", "dim")}
 AUDIT_PATIENCE = 3600.0  # seconds; a long ledger takes its time
@@ -106,10 +107,24 @@ def audit(
 ) -> None:
     """Prove that each fire that was due is in the ledger exactly once; exit 1 if it does not hold."""
     with Client(timeout=AUDIT_PATIENCE) as client:
-        answer = client.get("/audit/ledger", since=since, namespace=namespace)
+        answer = _audited(client, since, namespace)
     output.show(form, answer, lambda: _proof(answer))
     if not answer["holds"]:
         raise typer.Exit(1)
+
+
+def _audited(client: Client, since: str | None, namespace: str | None) -> Any:
+    """The proof; meanwhile how far it is, on standard error."""
+    console = output.err()
+    with console.status("Reading the ledger") as status:
+        for line in client.lines("/audit/ledger", since=since, namespace=namespace, progress=True):
+            if (told := line.get("progress")) is None:
+                return line["audit"]
+            text = f"{told['schedules']} schedules, {told['fires']} fires up to {when(told['at'])}"
+            status.update(text)
+            if not console.is_terminal:
+                output.note(text)
+    raise TidegateError("The server ended before the audit did.", remedy="See its log, and try again.")
 
 
 def _proof(answer: Mapping[str, Any]) -> Group:

@@ -106,10 +106,14 @@ async def get(store: ControlStore, namespace: str, name: str) -> ApplicationReco
 async def page(
     store: ControlStore, namespace: str | None, *, cursor: str | None = None, limit: int = LIMIT
 ) -> Page[ApplicationRecord]:
-    """Every application, by namespace and name; the schedules of each are listed by `get`."""
+    """Every application, by namespace and name, with the names of its programs and schedules."""
+    known = await store.applications(namespace)
+    listed = {ns: await _schedule_names(store, ns) for ns in {ns for ns, _, _ in known}}
     records = [
-        ApplicationRecord(namespace=ns, name=name, document={"programs": [], **document})
-        for ns, name, document in await store.applications(namespace)
+        ApplicationRecord(
+            namespace=ns, name=name, document={"programs": [], **document, "schedules": listed[ns].get(name, [])}
+        )
+        for ns, name, document in known
     ]
     return sliced(records, lambda one: f"{one.namespace}/{one.name}", cursor, limit)
 

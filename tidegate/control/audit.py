@@ -24,11 +24,12 @@ _FEW_ROWS, _MANY_ROWS = 20_000, 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """So far."""
+    """So far. `at`: up to where the present schedules have been read."""
 
     schedules: int
     fires: int
     findings: int
+    at: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,8 @@ async def audit(
     while True:
         index = await store.books(namespace, end, end, after, BATCH)
         if index:
-            await _batch(store, namespace, after, index, floor, end, total)
+            await _batch(store, namespace, after, index, floor, end, total, on_progress)
             after = index[-1].schedule_id
-        if on_progress is not None:
-            on_progress(Progress(schedules=total.schedules, fires=total.recorded, findings=total.found))
         if len(index) < BATCH:
             return total.result(end if floor is None and not total.schedules else total.first, end)
 
@@ -89,6 +88,7 @@ async def _batch(
     floor: Instant | None,
     end: Instant,
     total: _Total,
+    on_progress: Callable[[Progress], None] | None,
 ) -> None:
     """One batch of schedules, from its beginning to the end, window by window."""
     begin = min(one.created_at for one in index) if floor is None else floor
@@ -106,6 +106,9 @@ async def _batch(
             if (ledger := ledgers.get(book.schedule_id)) is not None:
                 total.note(ledger.compare(book, at, window, overdue=total.overdue))
         at = window
+        if on_progress is not None:
+            fires = total.recorded + sum(ledger.recorded for ledger in ledgers.values())
+            on_progress(Progress(schedules=total.schedules + len(index), fires=fires, findings=total.found, at=at))
         width = width * 2 if rows < _FEW_ROWS else width
     for ledger in ledgers.values():
         total.add(ledger)

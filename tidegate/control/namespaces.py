@@ -26,10 +26,11 @@ async def put(store: ControlStore, declaration: Namespace, *, who: str, dry_run:
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:
     """Raises NotFound; Conflict while something lives in it."""
+    before = dict(await store.namespaces()).get(name)
     async with store.changing() as tx:
         if not await tx.delete_namespace(name):
             raise not_found("namespace", name)
-        await tx.record_change(_change(who, "deleted", name, None, None), await tx.now())
+        await tx.record_change(_change(who, "deleted", name, before, None), await tx.now())
 
 
 async def get(store: ControlStore, name: str) -> NamespaceRecord:

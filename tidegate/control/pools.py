@@ -25,10 +25,12 @@ async def delete(store: ControlStore, name: str, *, who: str) -> None:
     """Raises NotFound; Conflict while it is in use; Refused for `default` and `spark`."""
     if name in BUILT_IN:
         raise Refused(f"pool {name!r} is always there", remedy="Give it fewer slots instead.")
+    stored = {one.name: one for one in await store.pools()}.get(name)
     async with store.changing() as tx:
-        if not await tx.delete_pool(name):
+        if stored is None or not await tx.delete_pool(name):
             raise not_found("pool", name)
-        await tx.record_change(_change(who, "deleted", name, None, None), await tx.now())
+        before = encode.pool(stored.slots, rate_of(stored))
+        await tx.record_change(_change(who, "deleted", name, before, None), await tx.now())
 
 
 async def get(store: ControlStore, name: str) -> PoolRecord:

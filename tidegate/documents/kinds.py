@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from tidegate.documents.base import Document
-from tidegate.documents.others import ApplicationSpec, GlobalMetadata, Metadata, NamespaceSpec, PoolSpec
+from tidegate.documents.others import ApplicationSpec, GlobalMetadata, Metadata, NamespaceSpec, PoolMetadata, PoolSpec
 from tidegate.documents.programs import Program as ProgramSpec
 from tidegate.documents.schedules import ScheduleSpec
 
@@ -58,7 +58,7 @@ class Pool(Envelope):
     """Capacity that programs share."""
 
     kind: Literal["Pool"] = "Pool"
-    metadata: GlobalMetadata
+    metadata: PoolMetadata
     spec: PoolSpec
 
 

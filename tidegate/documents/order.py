@@ -20,7 +20,19 @@ ORDER = (
         "timeout",
         "deadline",
     ),
-    *("expression", "every", "anchor", "timezone", "seconds", "dst_gap", "dst_overlap", "delay", "time", "every_days"),
+    *(
+        "max_attempts",
+        "expression",
+        "every",
+        "anchor",
+        "timezone",
+        "seconds",
+        "dst_gap",
+        "dst_overlap",
+        "delay",
+        "time",
+        "every_days",
+    ),
     *(
         "days",
         "earliest",
@@ -36,7 +48,7 @@ ORDER = (
         "outcomes",
     ),
     *("since", "after", "n", "for", "max_wait", "start", "end", "jitter", "latch", "policy", "runs", "grace", "window"),
-    *("max_attempts", "factor", "max_delay", "max", "scope", "run", "then", "unmet"),
+    *("factor", "max_delay", "max", "scope", "run", "then", "unmet"),
 )
 """How the keys of a spec follow each other, since a database keeps no order; others come after them."""
 _RANK = {key: rank for rank, key in enumerate(ORDER)}

@@ -56,6 +56,12 @@ class GlobalMetadata(Document):
     )
 
 
+class PoolMetadata(Document):
+    """A pool has a name, and nothing else is said about it in this version."""
+
+    name: Name = Field(description="its name")
+
+
 class NamespaceSpec(Document):
     """A namespace says nothing but its metadata in this version."""
 

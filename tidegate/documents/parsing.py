@@ -249,9 +249,9 @@ def _metadata(given: Any) -> Metadata:
         namespace=getattr(given, "namespace", ""),
         name=given.name,
         application=getattr(given, "application", None),
-        labels=given.labels,
-        owner=given.owner,
-        description=given.description,
+        labels=getattr(given, "labels", {}),
+        owner=getattr(given, "owner", ""),
+        description=getattr(given, "description", ""),
     )
 
 

@@ -43,7 +43,8 @@ class TidegateError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}".strip()
+        stop = "." if self.remedy and self.message[-1:].isalnum() else ""
+        return f"{self.message}{stop} {self.remedy}".strip()
 
 
 class Invalid(TidegateError):
