@@ -28,6 +28,9 @@ from tidegate.store.transactions import Parts, columns
 from tidegate.store.waiting import make_room
 
 Q = load("collecting")
+MOST_AT_ONCE = 1000
+"""Schedules that one claim of the inbox hands out: an event that reaches a hundred thousand must not become one
+transaction of many seconds."""
 PUT_OFF = MINUTE
 """When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
@@ -62,7 +65,7 @@ class CollectingTx(PublishingTx):
         return [tree.collecting for tree in trees]
 
     async def claim_inbox(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
-        return [ScheduleId(row[0]) for row in await self.fetch(Q.claim_inbox, limit=limit)]
+        return [ScheduleId(row[0]) for row in await self.fetch(Q.claim_inbox, limit=limit, most=MOST_AT_ONCE)]
 
     async def claim_deadlines(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
         return [ScheduleId(row[0]) for row in await self.fetch(Q.claim_deadlines, now=now, limit=limit)]

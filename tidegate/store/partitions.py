@@ -1,4 +1,4 @@
-"""Daily partitions of runs, attempts and events: there before they are needed, gone whole when their time is over.
+"""Daily partitions of runs, attempts, events and arrivals: there when needed, gone whole when their time is over.
 
 `CREATE TABLE ... PARTITION OF` waits for every open writer and blocks those behind it; a table made like its parent
 and then attached does not. Each is made in a short transaction of its own, beside whatever transaction needs it.
@@ -143,7 +143,7 @@ class Partitions:
     ) -> Sequence[str]:
         found = await connection.execute(
             r"SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition"
-            r" AND relname ~ '^(run|attempt|event)_p\d{8}$' AND relnamespace = current_schema()::regnamespace"
+            r" AND relname ~ '^(run|attempt|event|arrival)_p\d{8}$' AND relnamespace = current_schema()::regnamespace"
         )
         names = [row[0] for row in await found.fetchall()]
         gone = []

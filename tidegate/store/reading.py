@@ -8,7 +8,7 @@ of arrivals. All of it is read up to one snapshot of the topics' totals: what is
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Facts, Subscription, Topic
@@ -24,7 +24,6 @@ from tidegate.store.arrays import Ints
 from tidegate.store.connection import Row, Session
 from tidegate.store.definitions import Definitions
 from tidegate.store.events import logged
-from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import decode_progress
 from tidegate.store.sql import load
 
@@ -101,7 +100,7 @@ async def read_trees(
     for schedule, node, at in await session.rows(Q.deadlines, schedules=there, now=now):
         due.setdefault(schedule, []).append(Deadline(at=at, node=node))
     trees = []
-    for schedule, rev, mode, program, program_rev in clocks:
+    for schedule, rev, mode, program, program_rev, clock_due in clocks:
         if schedule not in progress or Mode(mode) not in COLLECTING:
             continue
         _, enabled_at, doc, last_start, last_end, busy = progress[schedule]
@@ -122,6 +121,7 @@ async def read_trees(
                 last_end=last_end,
                 ticks_from=now - catch_up.grace if catch_up.policy is CatchUpPolicy.NONE else None,
             ),
+            clock_due=clock_due,
         )
         trees.append(Tree(ScheduleId(schedule), revision, collecting, places.get(schedule, [])))
     await _fill(session, trees, dict(ticks or {}))
@@ -311,12 +311,3 @@ def _in_order(
             )
         )
     return found, at_of
-
-
-def day_after(place: Place, now: Instant) -> int:
-    """The day before which a subscription that has read everything need not look."""
-    return day_of(min(place.last_at, now)) if place.n else day_of(now)
-
-
-def places_of(trees: Iterable[Tree]) -> dict[int, list[Place]]:
-    return {tree.id: tree.places for tree in trees}

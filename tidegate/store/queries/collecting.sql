@@ -1,11 +1,11 @@
 -- lock: clocks of schedules, in ascending order, with what rules over them
-SELECT c.schedule_id, c.rev, c.mode, c.program_id, p.rev
+SELECT c.schedule_id, c.rev, c.mode, c.program_id, p.rev, c.next_due
 FROM clock c JOIN program p ON p.id = c.program_id
 WHERE c.schedule_id = ANY(%(schedules)s) AND c.collects
 ORDER BY c.schedule_id FOR NO KEY UPDATE OF c;
 
 -- look: the same without locking anything
-SELECT c.schedule_id, c.rev, c.mode, c.program_id, p.rev
+SELECT c.schedule_id, c.rev, c.mode, c.program_id, p.rev, c.next_due
 FROM clock c JOIN program p ON p.id = c.program_id
 WHERE c.schedule_id = ANY(%(schedules)s) AND c.collects
 ORDER BY c.schedule_id;
@@ -62,7 +62,8 @@ LEFT JOIN LATERAL (
     WHERE a.key_id = d.key_id AND a.n = d.last AND a.day >= d.day LIMIT 1
 ) l ON true;
 
--- claim_inbox: take entries of the inbox; the schedules that have something to look at
+-- claim_inbox: take entries of the inbox; the schedules that have something to look at. When these are many, the
+-- entries are put back for the rest.
 WITH claimed AS MATERIALIZED (
     DELETE FROM event_inbox WHERE pos IN (
         SELECT pos FROM event_inbox ORDER BY pos LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -71,7 +72,7 @@ WITH claimed AS MATERIALIZED (
 ), news AS MATERIALIZED (
     SELECT k.id, k.n, k.rows, k.bytes
     FROM (SELECT DISTINCT key_id FROM claimed WHERE key_id IS NOT NULL) AS c JOIN event_key k ON k.id = c.key_id
-), reached AS (
+), reached AS MATERIALIZED (
     SELECT schedule_id FROM claimed WHERE schedule_id IS NOT NULL
     UNION
     SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.need <= k.n
@@ -81,8 +82,15 @@ WITH claimed AS MATERIALIZED (
     SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.need_bytes <= k.bytes
     UNION
     SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.again IS NOT NULL
+), taken AS MATERIALIZED (
+    SELECT schedule_id FROM reached LIMIT %(most)s
+), back AS (
+    INSERT INTO event_inbox (key_id, schedule_id)
+    SELECT DISTINCT key_id, schedule_id FROM claimed
+    WHERE (SELECT count(*) FROM taken) = %(most)s
+      AND (key_id IS NOT NULL OR schedule_id NOT IN (SELECT schedule_id FROM taken))
 )
-SELECT schedule_id, (SELECT count(*) FROM claimed) FROM reached ORDER BY schedule_id;
+SELECT schedule_id FROM taken ORDER BY schedule_id;
 
 -- claim_deadlines: schedules of which a deadline has come, earliest first, their clocks claimed
 SELECT c.schedule_id
