@@ -31,8 +31,10 @@ from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.loop import Loop, LoopSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
+from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
+from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
@@ -167,7 +169,9 @@ def membership(one: Member, settings: Settings) -> Membership:
 
 
 def loop_of(one: Member, parts: Sequence[Part], settings: Settings) -> Loop:
-    return Loop(one.store, parts, wakes=one.store, settings=LoopSettings(poll=settings.scheduler.poll))
+    meters = Meters()
+    parts = [*parts, Reporter(one.store, one.fence, meters)]
+    return Loop(one.store, parts, wakes=one.store, meters=meters, settings=LoopSettings(poll=settings.scheduler.poll))
 
 
 async def for_good(life: Callable[[], Awaitable[None]], stop: asyncio.Event, *, patient: bool = False) -> None:

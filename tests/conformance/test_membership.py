@@ -107,3 +107,15 @@ async def test_a_resync_under_a_stale_token_is_refused(world: World) -> None:
     assert await world.store.acquire("reconciler", world.worker, later, MINUTE) is not None
     with pytest.raises(Fenced):
         await world.store.resync(world.scheduler, token, later)
+
+
+@pytest.mark.requirement("OPS-8")
+async def test_what_a_process_counts_is_seen_while_it_lives(world: World) -> None:
+    counted = {"timekeeper": {"steps": 3, "did": 7, "failures": 0, "seconds": 0.5, "longest": 0.25}}
+    assert await world.store.reports() == []
+    await world.store.report(world.scheduler, {"timekeeper": {"steps": 1}}, world.start)
+    await world.store.report(world.scheduler, counted, world.at(SECOND))
+    [(one, at, told)] = await world.another().reports()
+    assert (one.id, one.role, at, told) == (world.scheduler.instance_id, "scheduler", world.at(SECOND), counted)
+    await world.store.leave(world.scheduler, world.at(2 * SECOND))
+    assert await world.store.reports() == []

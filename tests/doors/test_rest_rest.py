@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from tidegate.api import ledger, reference
+from tidegate.api.context import Doors
 from tidegate.domain.errors import Unavailable
-from tidegate.domain.instants import DAY, SECOND, parse_instant
+from tidegate.domain.instants import DAY, SECOND, format_instant, parse_instant
+from tidegate.engine.meters import Meters
+from tidegate.engine.reporter import Reporter
+from tidegate.sim.memory import MemoryStore
 
-from .conftest import Served, memory_doors, serve, tidegate
+from .conftest import NoLogs, Served, memory_doors, serve, tidegate
 
 NS = "/namespaces/default"
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,6 +231,7 @@ def test_the_page_of_operations_is_made_from_the_code_and_each_says_what_it_does
 
 def test_an_audit_that_takes_long_tells_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.declare()
+    since = format_instant(time.time_ns() // 1000 - 3600 * SECOND)
     store = served.doors.store
     known = store.books
 
@@ -236,13 +241,13 @@ def test_an_audit_that_takes_long_tells_how_far_it_is(served: Served, monkeypatc
 
     monkeypatch.setattr(ledger, "EVERY", 0.05)
     monkeypatch.setattr(store, "books", slow)
-    whole = served("GET", "/audit/ledger", params={"since": "2000-01-01T00:00:00Z"}).json()
-    told = served("GET", "/audit/ledger", params={"since": "2000-01-01T00:00:00Z", "progress": True})
+    whole = served("GET", "/audit/ledger", params={"since": since}).json()
+    told = served("GET", "/audit/ledger", params={"since": since, "progress": True})
     assert told.headers["content-type"].startswith("application/x-ndjson")
     *on_the_way, last = [json.loads(line) for line in told.text.splitlines()]
     assert on_the_way and all(set(one["progress"]) == {"schedules", "fires", "findings", "at"} for one in on_the_way)
     assert last["audit"] == {**whole, "until": last["audit"]["until"]}
-    said = tidegate("audit", "--since", "2000-01-01T00:00:00Z", url=served.url)
+    said = tidegate("audit", "--since", since, url=served.url)
     assert (said.status, "The ledger holds" in said.out, "1 schedules, 0 fires up to" in said.err) == (0, True, True)
 
 
@@ -303,3 +308,33 @@ def test_what_went_is_in_the_audit_log(served: Served) -> None:
     served("DELETE", "/pools/small")
     newest = served("GET", "/audit").json()["items"][0]
     assert (newest["action"], newest["before"], newest["after"]) == ("deleted", {"slots": 3}, None)
+
+
+@pytest.mark.requirement("OPS-8")
+def test_metrics_tell_what_the_parts_of_other_processes_count() -> None:
+    store = MemoryStore(lambda: time.time_ns() // 1000)
+
+    async def told() -> None:
+        now = await store.now()
+        fence = await store.register(role="scheduler", name="s1", host="h", pid=1, now=now)
+        meters = Meters()
+        meters.of("timekeeper").step(7, 0.25)
+        meters.of("timekeeper").fail(0.5)
+        await Reporter(store, fence, meters).step(now)
+
+    asyncio.run(told())
+    for served in serve(Doors(store=store, logs=NoLogs())):
+        text = served("GET", "/metrics").text
+        labels = '{name="s1",part="timekeeper",role="scheduler"}'
+        for line in ("steps_total{} 2.0", "did_total{} 7.0", "failures_total{} 1.0", "seconds_total{} 0.75"):
+            assert f"tidegate_part_{line.replace('{}', labels)}\n" in text
+        assert f"tidegate_part_longest_seconds{labels} 0.5\n" in text
+        assert 'tidegate_report_age_seconds{name="s1",role="scheduler"}' in text
+
+
+def test_the_page_of_metrics_names_every_metric(served: Served) -> None:
+    served.declare()
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    families = re.findall(r"^# TYPE (tidegate_\w+) ", served("GET", "/metrics").text, re.MULTILINE)
+    assert len(families) > 12
+    assert [one for one in families if f"`{one}`" not in page and not one.endswith("_created")] == []

@@ -132,7 +132,9 @@ async def _told(
     newest: list[auditing.Progress] = []
     proving = asyncio.ensure_future(prove(newest.append))
     try:
-        while not (await asyncio.wait({proving}, timeout=EVERY))[0]:
+        ended = False
+        while not ended:
+            ended = bool((await asyncio.wait({proving}, timeout=EVERY))[0])
             if newest:
                 told, newest[:] = newest[-1], []
                 yield json.dumps({"progress": audited.progress(told)}) + "\n"

@@ -1,7 +1,8 @@
 """`/metrics` for Prometheus.
 
-What is true of the whole system (live runs, pools, instances) is read from the database when somebody looks, so that
-any API process tells the same. What this process did itself (requests) is counted here.
+What is true of the whole system (live runs, pools, instances, and what the parts of each scheduler, worker and API
+process count, which they tell every 10 s) is read from the database when somebody looks, so that any API process tells
+the same and nothing else has to be scraped. What this process did itself (requests) is counted here.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.context import Doors, Here
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import SECOND, Instant
+from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import PoolRecord
 from tidegate.ports.engine import Instance
 
@@ -68,10 +70,12 @@ class Snapshot(Collector):
         live: dict[tuple[str, str], int],
         pools: list[PoolRecord],
         instances: list[Instance],
+        reports: Sequence[tuple[Instance, Instant, JsonObject]],
     ) -> None:
-        self.now, self.live, self.pools, self.instances = now, live, pools, instances
+        self.now, self.live, self.pools, self.instances, self.reports = now, live, pools, instances, reports
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
+        yield from self._parts()
         runs = GaugeMetricFamily("tidegate_runs_live", "Runs that have not ended", labels=("namespace", "state"))
         for (namespace, state), count in sorted(self.live.items()):
             runs.add_metric((namespace, state), count)
@@ -94,6 +98,25 @@ class Snapshot(Collector):
             silence.add_metric((one.role, one.name), max(0, self.now - one.heartbeat) / SECOND)
         yield silence
 
+    def _parts(self) -> Iterator[Metric]:
+        """What each process counts, part by part, as it told last (every 10 s)."""
+        labels = ("role", "name", "part")
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+            "steps": CounterMetricFamily("tidegate_part_steps", "Steps of a part", labels=labels),
+            "did": CounterMetricFamily("tidegate_part_did", "What those steps dealt with", labels=labels),
+            "failures": CounterMetricFamily("tidegate_part_failures", "Steps that failed", labels=labels),
+            "seconds": CounterMetricFamily("tidegate_part_seconds", "Time in steps, waiting included", labels=labels),
+            "longest": GaugeMetricFamily("tidegate_part_longest_seconds", "Longest step so far", labels=labels),
+        }
+        age = GaugeMetricFamily("tidegate_report_age_seconds", "Age of those counts", labels=labels[:2])
+        for one, at, parts in self.reports:
+            age.add_metric((one.role, one.name), max(0, self.now - at) / SECOND)
+            for part, counted in sorted(parts.items()):
+                for name, family in families.items():
+                    family.add_metric((one.role, one.name, part), counted.get(name, 0))
+        yield from families.values()
+        yield age
+
 
 @router.get("/metrics", response_class=Response)
 async def metrics(here: Here) -> Response:
@@ -113,7 +136,11 @@ async def metrics(here: Here) -> Response:
 async def _snapshot(here: Doors) -> Snapshot:
     store = here.store
     return Snapshot(
-        await store.now(), await store.live_counts(), list(await store.pools()), list(await store.instances())
+        await store.now(),
+        await store.live_counts(),
+        list(await store.pools()),
+        list(await store.instances()),
+        await store.reports(),
     )
 
 

@@ -334,6 +334,9 @@ class ControlStore(EventReads, DatasetReads, Clock, Protocol):
 
     async def changes(self, namespace: str | None, before: int | None, limit: int) -> Sequence[Change]: ...
     async def instances(self) -> Sequence[Instance]: ...
+    async def reports(self) -> Sequence[tuple[Instance, Instant, JsonObject]]:
+        """What the processes that are alive count: part -> counters, and when each told it."""
+
     async def leases(self) -> Sequence[JsonObject]: ...
     async def books(
         self, namespace: str | None, since: Instant, until: Instant, after: ScheduleId | None, limit: int

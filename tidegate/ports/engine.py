@@ -83,6 +83,13 @@ class Membership(Clock, Protocol):
         """
 
 
+class Reports(Protocol):
+    """What each process counts, for people to look at."""
+
+    async def report(self, fence: Fence, meters: JsonObject, now: Instant) -> None:
+        """Replace what was told before: part -> its counters."""
+
+
 # ── timekeeper ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -16,7 +16,9 @@ import psycopg
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.schedules import JsonObject
 from tidegate.ports.engine import Instance
+from tidegate.store.codec import to_json
 from tidegate.store.connection import Connection, Row, Session, translate
 from tidegate.store.transactions import I, Parts
 
@@ -87,6 +89,12 @@ class MembershipCalls:
 
     async def alive(self) -> Sequence[Instance]:
         return [as_instance(row) for row in await self.parts.database.rows(I.alive)]
+
+    async def report(self, fence: Fence, meters: JsonObject, now: Instant) -> None:
+        await self.parts.database.execute(I.report, id=fence.instance_id, meters=to_json(meters), now=now)
+
+    async def reports(self) -> Sequence[tuple[Instance, Instant, JsonObject]]:
+        return [(as_instance(row[:8]), row[8], row[9]) for row in await self.parts.database.rows(I.reports)]
 
     async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
         rows = await self.parts.database.rows(I.silent, now=now, patience=patience, space=_SPACE)

@@ -308,6 +308,11 @@ ALTER TABLE public.instance ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+CREATE UNLOGGED TABLE public.instance_meters (
+    instance_id bigint NOT NULL,
+    at public.instant NOT NULL,
+    meters jsonb NOT NULL
+);
 CREATE TABLE public.lease (
     duty text NOT NULL,
     instance_id bigint NOT NULL,
@@ -655,6 +660,8 @@ ALTER TABLE ONLY public.fire_range
     ADD CONSTRAINT fire_range_pkey PRIMARY KEY (schedule_id, from_fire);
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY public.instance_meters
+    ADD CONSTRAINT instance_meters_pkey PRIMARY KEY (instance_id);
 ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.lease
@@ -717,6 +724,8 @@ CREATE CONSTRAINT TRIGGER event_number AFTER INSERT ON public.event_told DEFERRA
 CREATE TRIGGER event_tell AFTER INSERT ON public.event REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.tell_of_runs();
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
+ALTER TABLE ONLY public.instance_meters
+    ADD CONSTRAINT instance_meters_instance_id_fkey FOREIGN KEY (instance_id) REFERENCES public.instance(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.program_revision
     ADD CONSTRAINT program_revision_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
 ALTER TABLE ONLY public.revision

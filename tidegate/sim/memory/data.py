@@ -7,6 +7,7 @@ from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
+from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
@@ -104,6 +105,7 @@ class Data(Database):
         self.here: dict[int, None] = {}  # instances that have not ended
         # what is no row
         self.sharers: dict[int, dict[Transaction, None]] = {}  # instance -> transactions that share its row
+        self.reports: dict[int, tuple[Instant, JsonObject]] = {}  # what instances count
         self.sessions: dict[int, None] = {}  # instances whose session lock is held
         self.instance_ids = 0
         self.schedule_ids = 0

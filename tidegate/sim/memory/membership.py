@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.schedules import JsonObject
 from tidegate.ports.engine import Instance
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import check_fence
@@ -39,6 +40,13 @@ class MembershipCalls:
     async def alive(self) -> Sequence[Instance]:
         rows = self.data.instance.rows
         return [as_instance(rows[number]) for number in self.data.here]
+
+    async def report(self, fence: Fence, meters: JsonObject, now: Instant) -> None:
+        self.data.reports[fence.instance_id] = (now, meters)
+
+    async def reports(self) -> Sequence[tuple[Instance, Instant, JsonObject]]:
+        rows, told = self.data.instance.rows, self.data.reports
+        return [(as_instance(rows[number]), *told[number]) for number in self.data.here if number in told]
 
     async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
         data, patient = self.data, now - patience

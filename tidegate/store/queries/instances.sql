@@ -24,6 +24,14 @@ RETURNING id;
 -- alive: everybody who has not ended
 SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance WHERE ended_at IS NULL ORDER BY id;
 
+-- report: what a process counts, in place of what it told before
+INSERT INTO instance_meters (instance_id, at, meters) VALUES (%(id)s, %(now)s, %(meters)s::jsonb)
+ON CONFLICT (instance_id) DO UPDATE SET at = excluded.at, meters = excluded.meters;
+
+-- reports: what those who have not ended count
+SELECT i.id, i.role, i.name, i.host, i.pid, i.epoch, i.up_since, i.heartbeat, m.at, m.meters
+FROM instance i JOIN instance_meters m ON m.instance_id = i.id WHERE i.ended_at IS NULL ORDER BY i.id;
+
 -- silent: not ended, and heartbeat too old or session lock gone (which says nothing just after the server started)
 SELECT id, role, name, host, pid, epoch, up_since, heartbeat
 FROM instance i
