@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from tidegate.documents import declared, encode, parse
 from tidegate.domain import programs, schedules, triggers
@@ -127,7 +128,6 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
     scopes = draw(st.lists(st.sampled_from(["schedule", "program"]), unique=True))
     delay = draw(durations)
     trigger = draw(any_trigger())
-    merges = schedules.waiting_by_default(trigger) is schedules.Waiting.MERGE
     return schedules.ScheduleSpec(
         program=draw(names),
         trigger=trigger,
@@ -141,8 +141,8 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
             for scope in scopes
         ),
         waiting=schedules.WaitingPolicy(
-            runs=draw(st.sampled_from(schedules.Waiting)) if merges else schedules.Waiting.ALL,
-            max=draw(st.integers(1, 2000)) if merges else 1000,
+            runs=draw(st.sampled_from(schedules.Waiting)),
+            max=draw(st.integers(1, 2000)),
             timeout=draw(st.none() | durations),
         ),
         catch_up=schedules.CatchUp(
@@ -162,7 +162,7 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
 
 
 @given(spec=any_spec(), enabled=st.sampled_from([None, True, False]))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_a_schedule_survives_its_document(spec: schedules.ScheduleSpec, enabled: bool | None) -> None:
     written = encode.schedule(spec, enabled=enabled)
     read = cast(declared.Schedule, parse({"spec": written}, kind="Schedule", name="x"))

@@ -175,16 +175,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "limits of groups are not in this version yet",
     ),
     "waiting": ({"waiting": "newest"}, "spec.waiting.runs", "known: all, merge, latest"),
-    "merging_fires": (
-        {"waiting": "merge", "trigger": {"type": "cron", "expression": "0 2 * * *"}},
-        "spec.waiting.runs",
-        "'merge' for the runs of a trigger by the clock alone is not in this version yet; available: all",
-    ),
-    "most_waiting_fires": (
-        {"waiting": {"max": 3}, "trigger": {"type": "cron", "expression": "0 2 * * *"}},
-        "spec.waiting.max",
-        "not in this version yet; leave it out",
-    ),
     "forced": ({"waiting": {"then": "run"}}, "spec.waiting.then", "'run' is not in this version yet"),
     "pause": ({"retry": {"then": "pause"}}, "spec.retry.then", "'pause' is not in this version yet"),
     "deadline": ({"deadline": {"start": "PT30M"}}, "spec.deadline", "'deadline' is not in this version yet"),
@@ -231,14 +221,14 @@ def test_a_wrong_program_names_the_place_and_the_remedy(name: str) -> None:
     assert reason in found[0].reason
 
 
-@pytest.mark.parametrize("kind", ["MaintenancePolicy", "Calendar", "Dataset", "Sink"])
+@pytest.mark.parametrize("kind", ["MaintenancePolicy", "Calendar", "Sink"])
 def test_kinds_of_later_versions_are_refused_by_name(kind: str) -> None:
     found = faults({"apiVersion": "tidegate/v1", "kind": kind})
     assert found == [
         Fault(
             "kind",
             f"'{kind}' documents are not in this version yet; "
-            "available: Namespace, Application, Program, Schedule, Pool",
+            "available: Namespace, Application, Program, Schedule, Pool, Dataset",
         )
     ]
 

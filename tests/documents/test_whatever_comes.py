@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from tidegate.documents import parse, parse_application
 from tidegate.documents.files import check
@@ -37,7 +38,7 @@ def sentences(work: Any) -> None:
 
 
 @given(kind=st.sampled_from(sorted(MODELS)), spec=values, metadata=values)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_any_spec(kind: str, spec: object, metadata: object) -> None:
     sentences(lambda: parse({"spec": spec}, kind=kind, name="x"))
     sentences(lambda: parse({"apiVersion": "tidegate/v1", "kind": kind, "metadata": metadata, "spec": spec}))
@@ -48,7 +49,7 @@ def test_any_spec(kind: str, spec: object, metadata: object) -> None:
         lambda tagged: st.dictionaries(keys, values, max_size=5).map(lambda rest: {**rest, **tagged})
     )
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_any_trigger(trigger: dict[str, Any]) -> None:
     sentences(lambda: parse({"spec": {"program": "p", "trigger": trigger}}, kind="Schedule", name="x"))
 
@@ -61,7 +62,7 @@ def test_any_application(raw: object) -> None:
 
 
 @given(expression=st.text(max_size=30), every=st.text("PT0123456789DHMSWYdhms. -", max_size=14))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_any_text_of_time(expression: str, every: str) -> None:
     for trigger in ({"type": "cron", "expression": expression}, {"type": "interval", "every": every}):
         sentences(
@@ -75,6 +76,6 @@ def test_any_text_of_time(expression: str, every: str) -> None:
 
 
 @given(text=st.text(max_size=60))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_any_file(text: str) -> None:
     sentences(lambda: check(text, "x.yaml"))

@@ -87,6 +87,7 @@ def test_a_command_gets_exactly_the_declared_environment(tmp_path: Path) -> None
     run(work())
     seen = dict(line.split("=", 1) for line in log_of(tmp_path, launch).split("\0") if line)
     context = Path(seen.pop("TIDEGATE_CONTEXT"))
+    assert seen.pop("TIDEGATE_OUTBOX") == str(tmp_path / "outbox")
     assert json.loads(seen.pop("TIDEGATE_ARGUMENTS")) == arguments
     assert seen == {
         "PATH": worker["PATH"],

@@ -9,7 +9,19 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from tidegate.api import applications, events, health, ledger, metrics, namespaces, problems, programs, runs, schedules
+from tidegate.api import (
+    applications,
+    datasets,
+    events,
+    health,
+    ledger,
+    metrics,
+    namespaces,
+    problems,
+    programs,
+    runs,
+    schedules,
+)
 from tidegate.api.context import Doors
 from tidegate.api.guard import Guard
 from tidegate.api.idempotency import Idempotency
@@ -41,6 +53,7 @@ def create_app(doors: Doors) -> FastAPI:
         namespaces.router,
         runs.router,
         events.router,
+        datasets.router,
         ledger.router,
     ):
         app.include_router(router, prefix=PREFIX)

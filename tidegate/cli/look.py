@@ -120,6 +120,9 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "pools":
             pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
             return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
+        case "datasets":
+            found = [(name_of(one), *map(_spec(one).get, ("kind", "snapshot")), _trouble(one)) for one in items]
+            return grid(("NAME", "KIND", "SNAPSHOT", ""), found, empty="No datasets are declared or waited for.")
         case "instances":
             keys = ("id", "role", "name", "pid", "epoch")
             lines = [(*(one.get(key) for key in keys), when(one.get("heartbeat"))) for one in items]
@@ -148,6 +151,11 @@ def _count(item: Document, key: str) -> int | None:
     """How many there are of it; None where the answer does not say."""
     found = _spec(item).get(key)
     return len(found) if isinstance(found, list | tuple | dict) else found
+
+
+def _trouble(item: Document) -> str:
+    status = item.get("status") or {}
+    return "there is no such table" if status.get("missing") else status.get("error") or ""
 
 
 def _rate(item: Document) -> str:

@@ -36,6 +36,7 @@ KINDS = {
     "ns": "namespaces",
     "pool": "pools",
     "run": "runs",
+    "dataset": "datasets",
     "instance": "instances",
     "lease": "leases",
 }

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tidegate.control import applications, namespaces, pools, programs, schedules
+from tidegate.control import applications, datasets, namespaces, pools, programs, schedules
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
-from tidegate.documents.declared import Application, Declaration, Namespace, Pool, Program, Schedule
+from tidegate.documents.declared import Application, Dataset, Declaration, Namespace, Pool, Program, Schedule
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.schedules import Mode
 from tidegate.ports.control import ControlStore, ControlTx, ProgramRecord, ScheduleRecord
@@ -80,6 +80,9 @@ async def apply(
         for place, pool in _of(flat, Pool):
             effect = await pools.write(tx, pool, stored_pools.get(pool.metadata.name), who=who, now=now)
             done[place] = _applied(pool, effect)
+        for place, dataset in _of(flat, Dataset):
+            known_dataset = next(iter(await store.datasets([dataset.name])), None)
+            done[place] = _applied(dataset, await datasets.write(tx, dataset, known_dataset, who=who, now=now))
         for place, application in _of(flat, Application):
             effect = await applications.declare(tx, application, who=who, now=now)
             done[place] = _applied(application, effect)
@@ -219,6 +222,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
             pool = {one.name: one for one in await store.pools()}.get(metadata.name)
             stored = None if pool is None else {"spec": encode.pool(pool.slots, pools.rate_of(pool))}
             wanted = {"spec": encode.pool(given.slots, given.rate)}
+        case Dataset():
+            watched = next(iter(await store.datasets([given.name])), None)
+            stored = None if watched is None or watched.document is None else dict(watched.document)
+            wanted = dict(given.document)
         case Application():
             held = {name: one for _, name, one in await store.applications(metadata.namespace)}
             about = held.get(metadata.name)

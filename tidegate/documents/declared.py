@@ -57,4 +57,16 @@ class Pool:
     rate: tuple[int, Duration, int] | None
 
 
-Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """`name`: as triggers name it; `document`: its metadata and spec as the person wrote them."""
+
+    KIND: ClassVar[str] = "Dataset"
+    metadata: Metadata  # namespace is empty
+    kind: str
+    name: str
+    watch: Duration | None
+    document: JsonObject
+
+
+Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset

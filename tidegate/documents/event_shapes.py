@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.documents import encode
 from tidegate.documents.shapes import moment
 from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
+from tidegate.ports.lake import DatasetRecord
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,4 +98,25 @@ def explained(node: Any) -> dict[str, Any]:
         "why": node.why,
         "decides_at": moment(node.decides_at),
         "children": [explained(child) for child in node.children],
+    }
+
+
+# ── datasets ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def dataset(record: DatasetRecord) -> dict[str, Any]:
+    """A dataset: declared, waited for, or both."""
+    document = record.document or {}
+    return {
+        "apiVersion": encode.API_VERSION,
+        "kind": "Dataset",
+        "metadata": {"name": record.name, **document.get("metadata", {})},
+        "spec": {"kind": record.kind, "name": record.name, **document.get("spec", {})},
+        "status": {
+            "declared": record.document is not None,
+            "snapshot": None if record.snapshot is None else str(record.snapshot),
+            "missing": record.missing,
+            "error": record.error or None,
+            "looked_at": moment(record.moved_at),
+        },
     }

@@ -7,7 +7,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from tidegate.documents.base import Document
-from tidegate.documents.others import ApplicationSpec, GlobalMetadata, Metadata, NamespaceSpec, PoolMetadata, PoolSpec
+from tidegate.documents.others import (
+    ApplicationSpec,
+    DatasetSpec,
+    GlobalMetadata,
+    Metadata,
+    NamespaceSpec,
+    PoolMetadata,
+    PoolSpec,
+)
 from tidegate.documents.programs import Program as ProgramSpec
 from tidegate.documents.schedules import ScheduleSpec
 
@@ -62,11 +70,20 @@ class Pool(Envelope):
     spec: PoolSpec
 
 
+class Dataset(Envelope):
+    """Named data that triggers wait for. Needs no declaration, unless its watching is to be set."""
+
+    kind: Literal["Dataset"] = "Dataset"
+    metadata: GlobalMetadata
+    spec: DatasetSpec = Field(default_factory=DatasetSpec)
+
+
 MODELS: dict[str, type[BaseModel]] = {
     "Namespace": Namespace,
     "Application": Application,
     "Program": Program,
     "Schedule": Schedule,
     "Pool": Pool,
+    "Dataset": Dataset,
 }
 IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-KINDS = frozenset({"MaintenancePolicy", "Calendar", "Dataset", "Sink"})
+KINDS = frozenset({"MaintenancePolicy", "Calendar", "Sink"})
 TRIGGERS: frozenset[str] = frozenset()
 CONSTRAINTS = frozenset({"delay", "window", "min_interval", "rate", "load", "blackout"})
 PROGRAMS = frozenset({"spark_submit", "http", "publish", "maintenance"})

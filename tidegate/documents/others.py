@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -80,6 +80,23 @@ class Rate(Document):
     per: PositiveDuration = Field(default=1_000_000, description="the span; left out: a second")
     burst: int | None = Field(
         default=None, description="launches at once after a pause; left out: max", ge=1, le=1_000_000
+    )
+
+
+class DatasetSpec(Document):
+    """A table that is watched, or a stream or set of files whose producer publishes what comes."""
+
+    kind: Literal["iceberg", "stream", "files"] = Field(
+        default="iceberg", description="iceberg: watched in its catalog; stream, files: told by dataset.updated events"
+    )
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="as triggers name it, e.g. lake.raw.orders; left out: the metadata's name",
+    )
+    watch: PositiveDuration | None = Field(
+        default=None, description="how often its catalog is asked (iceberg); left out: as the settings say"
     )
 
 

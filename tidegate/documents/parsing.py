@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from tidegate.documents import declared, kinds, later
+from tidegate.documents import declared, encode, kinds, later
 from tidegate.documents.faults import faults_of, json_faults
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
-from tidegate.documents.schedules import of_later, spec_of, template_faults
+from tidegate.documents.schedules import spec_of, template_faults
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
@@ -194,7 +194,7 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
                 Fault(f"spec.trigger.{fault.path}" if fault.path else "spec.trigger", fault.reason)
                 for fault in contradictions(trigger)
             ]
-            more = [*of_later(checked.spec, trigger), *template_faults(checked.spec, trigger)]
+            more = template_faults(checked.spec, trigger)
             faults += [Fault(f"spec.{fault.path}", fault.reason) for fault in more]
             return declared.Schedule(
                 metadata=metadata,
@@ -209,6 +209,15 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
         case kinds.Namespace():
             said = {"labels": metadata.labels, "owner": metadata.owner, "description": metadata.description}
             return declared.Namespace(metadata=metadata, document={key: value for key, value in said.items() if value})
+        case kinds.Dataset():
+            said = encode.metadata_of(metadata)
+            return declared.Dataset(
+                metadata=metadata,
+                kind=checked.spec.kind,
+                name=checked.spec.name or metadata.name,
+                watch=checked.spec.watch,
+                document={"metadata": said, "spec": dict(document.get("spec") or {})},
+            )
         case kinds.Pool():
             rate = checked.spec.rate
             return declared.Pool(

@@ -78,12 +78,7 @@ class WaitingPolicy(Document):
         description="all start; or they merge into the oldest; or only the latest starts. "
         "Left out: merge where the trigger waits for data or events, else all",
     )
-    max: int = Field(
-        default=1000,
-        ge=1,
-        le=MANY,
-        description="more waiting runs than this: the oldest expire (where the trigger waits for data or events)",
-    )
+    max: int = Field(default=1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
     timeout: PositiveDuration | None = Field(default=None, description="how long a run may wait; left out: for ever")
     then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
         Field(default="discard", description="after the timeout: the run ends expired")
@@ -148,19 +143,6 @@ class ScheduleSpec(Document):
         if twice := next((one for one in scopes if scopes.count(one) > 1), None):
             raise wrong(f"limits the runs of one {twice[0]} twice; keep the lower limit")
         return constraints
-
-
-def of_later(document: ScheduleSpec, trigger: triggers.Trigger) -> list[Fault]:
-    """What is right by itself and not done yet, so that it is not accepted and then ignored."""
-    if schedules.waiting_by_default(trigger) is Waiting.MERGE:
-        return []
-    faults, alone = [], "of a trigger by the clock alone"
-    if document.waiting.runs not in (None, "all"):
-        what = f"'{document.waiting.runs}' for the runs {alone}"
-        faults.append(Fault("waiting.runs", f"{what} is not in this version yet; available: all"))
-    if document.waiting.max != WaitingPolicy().max:
-        faults.append(Fault("waiting.max", f"a limit for the runs {alone} is not in this version yet; leave it out"))
-    return faults
 
 
 def template_faults(document: ScheduleSpec, trigger: triggers.Trigger) -> list[Fault]:
