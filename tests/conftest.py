@@ -10,12 +10,17 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
+import sizes
 from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
 
 _numbers = count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sizes.configure(config)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 from conftest import Desk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from tidegate.control import audit as auditing
 from tidegate.control import schedules
@@ -124,7 +125,7 @@ def test_what_is_not_yet_decided_is_not_lost(desk: Desk) -> None:
         st.sampled_from(["wait", "long", "tick", "disable", "enable", "edit", "other", "delete"]), max_size=25
     )
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_whatever_people_do_the_ledger_holds(moves: list[str]) -> None:
     desk = Desk()
     desk.program()

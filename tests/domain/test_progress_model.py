@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from progress_model import STEP, Came, Model, ticks_at
+from sizes import examples
 
 from tidegate.domain.progress import (
     Advance,
@@ -256,7 +257,7 @@ def lazy(trigger: Trigger, seed: int, many: int, *, late: bool) -> int:
     return store.looks
 
 
-FAST = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 MANY = settings(deadline=None, max_examples=800, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32)
 LENGTHS = st.integers(0, 25)

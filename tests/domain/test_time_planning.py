@@ -12,6 +12,7 @@ import pytest
 import time_oracle as oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from tidegate.domain.fires import due as due_at
 from tidegate.domain.fires import fires_between
@@ -156,7 +157,7 @@ def spread(stretches: Sequence[Stretch], revisions: Sequence[Revision]) -> list[
 
 
 @pytest.mark.requirement("CATCH-1", "CATCH-2", "CATCH-3", "CATCH-4", "CATCH-5", "CATCH-8", "TIME-7")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories(), st.integers(0, 5 * DAY), st.just(10**9))
 def test_catching_up_agrees_with_the_naive_model(revisions: tuple[Revision, ...], late: int, cap: int) -> None:
     now = revisions[-1].valid_from + late
@@ -177,7 +178,7 @@ def test_catching_up_agrees_with_the_naive_model(revisions: tuple[Revision, ...]
 
 
 @pytest.mark.requirement("CATCH-2")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories(), st.integers(0, 3 * DAY), st.integers(1, 7))
 def test_what_the_cap_cuts_comes_in_later_passes_as_it_was_judged(
     revisions: tuple[Revision, ...], late: int, cap: int
@@ -372,7 +373,7 @@ def test_declaring_or_enabling_never_fires_for_the_past(trigger: Trigger, later:
 
 
 @pytest.mark.requirement("CATCH-8", "LIFE-4")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories(), TRIGGERS, st.integers(0, 2 * DAY), st.integers(0, DAY))
 def test_revise_undecided_and_owed_agree(
     revisions: tuple[Revision, ...], trigger: Trigger, behind: int, after: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from tidegate.domain.fires import (
     count_fires,
@@ -54,7 +55,7 @@ INSTANTS = st.integers(T0 - DAY, T0 + 2 * DAY)
 
 
 @pytest.mark.requirement("DATA-5", "TIME-6")
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(CLOCKS, min_size=1, max_size=4), INSTANTS, st.integers(0, 3 * DAY))
 def test_the_fires_of_a_tree_are_the_union_of_its_clocks(leaves: list[TimeTrigger], after: int, span: int) -> None:
     tree = AnyOf(triggers=(DATA, AnyOf(triggers=tuple(leaves)), All(triggers=(Cron(expression="* * * * *"), DATA))))

@@ -98,9 +98,9 @@ def served() -> Iterator[Served]:
     yield from serve(memory_doors())
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
 def served_by(request: pytest.FixtureRequest) -> Iterator[Served]:
-    """The doors over each store."""
+    """The doors over each store. What the stores answer is held equal by the conformance suite, which is fast."""
     if request.param == "memory":
         yield from serve(memory_doors())
     else:

@@ -123,16 +123,17 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("path", LISTS)
-@pytest.mark.parametrize(
-    "position", ["x", "", "1.x", "9" * 30, "1.2.3.4", "-", "1:2", "\u0661", "1.2.3:1", None, "other", "no base64"]
-)
-def test_a_forged_cursor_is_400(served_by: Served, path: str, position: str | None) -> None:
-    cursor = encode_cursor(LISTS[path], position) if position is not None else "c2NoZW"
-    if position == "other":
-        cursor = encode_cursor("runs" if path != f"{NS}/runs" else "schedules", 1)
-    said = problem(served_by("GET", path, params={"cursor": cursor or "!!"}), 400, "unreadable")
-    assert [fault["path"] for fault in said["errors"]] == ["cursor"]
+POSITIONS = ["x", "", "1.x", "9" * 30, "1.2.3.4", "-", "1:2", "\u0661", "1.2.3:1", None, "other", "no base64"]
+
+
+def test_a_forged_cursor_is_400(served_by: Served) -> None:
+    for path, kind in LISTS.items():
+        for position in POSITIONS:
+            cursor = encode_cursor(kind, position) if position is not None else "c2NoZW"
+            if position == "other":
+                cursor = encode_cursor("runs" if path != f"{NS}/runs" else "schedules", 1)
+            said = problem(served_by("GET", path, params={"cursor": cursor or "!!"}), 400, "unreadable")
+            assert [fault["path"] for fault in said["errors"]] == ["cursor"], (path, position)
 
 
 @pytest.mark.parametrize("run", ["x", "r", "r1-2", "r1-2-3-4", "r1-2-%20", "rzzzzzzzzzzzzzz-1-0"])
