@@ -89,7 +89,6 @@ class Facts:
     last_start: Instant | None  # of its last launched run
     busy: bool  # a run of it waits or is active
     last_end: Instant | None = None  # when the last run of it ended: `elapsed since last_run` was silent up to then
-    last_seen: Mapping[Topic, Instant] = field(default_factory=dict)  # unused: what came is in bulk and given
     ticks_from: Instant | None = None  # ticks of latching leaves before it were missed and do not count (catch_up none)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from tidegate.domain.errors import Refused
 
 if TYPE_CHECKING:
-    from tidegate.domain.progress import Arrival, Topic
+    from tidegate.domain.collected import Arrival, Topic
 
 State: TypeAlias = Mapping[str, Any]
 
