@@ -74,7 +74,10 @@ async def audit(
     while True:
         index = await store.books(namespace, end, end, after, BATCH)
         if index:
-            await _batch(store, namespace, after, index, floor, end, total, on_progress)
+            begin = min(one.created_at for one in index)
+            if floor is not None:  # without `since` nothing is read of the time before the schedules
+                begin = floor if since is not None else max(floor, begin)
+            await _batch(store, namespace, after, index, begin, end, total, on_progress)
             after = index[-1].schedule_id
         if len(index) < BATCH:
             return total.result(end if floor is None and not total.schedules else total.first, end)
@@ -85,13 +88,12 @@ async def _batch(
     namespace: str | None,
     before: ScheduleId | None,
     index: Sequence[Book],
-    floor: Instant | None,
+    begin: Instant,
     end: Instant,
     total: _Total,
     on_progress: Callable[[Progress], None] | None,
 ) -> None:
     """One batch of schedules, from its beginning to the end, window by window."""
-    begin = min(one.created_at for one in index) if floor is None else floor
     ledgers = {one.schedule_id: Ledger() for one in index}
     total.first = min(total.first, begin)
     width, at = DAY, begin - 1
