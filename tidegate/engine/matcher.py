@@ -71,7 +71,7 @@ class Matcher:
         try:
             async with self._store.transaction(self._fence) as tx:
                 schedules = await _claim(tx, now, batch.size, inbox=inbox)
-                grown = await self._advance(tx, schedules, now, notes)
+                done, grown = await self._advance(tx, schedules, now, notes)
         except (Unavailable, Fenced):
             raise
         except Exception as fault:
@@ -79,25 +79,28 @@ class Matcher:
             notes.append(f"Matching a batch failed; it is done again one by one: {fault!r}")
             return 1, 0, True
         full = batch.took(len(schedules))
-        return len(schedules), grown, full or (inbox and bool(schedules))
+        return done, grown, bool(done) and (full or inbox)
 
-    async def _advance(self, tx: CollectingTx, schedules: Sequence[ScheduleId], now: Instant, notes: list[str]) -> int:
-        """Advance these trees; who cannot be evaluated is set aside."""
-        if not schedules:
-            return 0
+    async def _advance(
+        self, tx: CollectingTx, schedules: Sequence[ScheduleId], now: Instant, notes: list[str]
+    ) -> tuple[int, int]:
+        """Advance these trees: (how many, runs that were made or grew). Who cannot be evaluated is set aside. Who has a
+        fire due is the timekeeper's, who brings the tree up to date too: so a tick comes before what came after it."""
         results: list[Collected] = []
-        for one in await tx.collections(schedules, now):
+        done = 0
+        for one in await tx.collections(schedules, now) if schedules else ():
+            if one.clock_due is not None and one.clock_due <= now:
+                continue
+            done += 1
             trigger = one.revision.spec.trigger
             try:
-                results.append(
-                    Collected(
-                        collecting=one, advance=advance(trigger, one.progress, one.bulk, one.given, one.facts)
-                    )
-                )  # fmt: skip
+                new = advance(trigger, one.progress, one.bulk, one.given, one.facts)
             except Exception as fault:
                 await tx.set_aside(one.schedule_id, f"{type(fault).__name__}: {fault}", now)
                 notes.append(f"{one.name} cannot be evaluated; what came for it is set aside: {fault!r}")
-        return await tx.collect(results, now)
+            else:
+                results.append(Collected(collecting=one, advance=new))
+        return done, await tx.collect(results, now) if results else 0
 
     async def _one_by_one(self, now: Instant, limit: int, *, inbox: bool, notes: list[str]) -> tuple[int, int, bool]:
         """The same, a transaction for each schedule. The entries stay where they are until all of them went well."""
@@ -112,7 +115,7 @@ class Matcher:
         for schedule in schedules:
             try:
                 async with self._store.transaction(self._fence) as tx:
-                    grown += await self._advance(tx, [schedule], now, notes)
+                    grown += (await self._advance(tx, [schedule], now, notes))[1]
             except (Unavailable, Fenced):
                 raise
             except Exception as fault:

@@ -61,7 +61,7 @@ class Timekeeper:
         async with self._store.transaction(self._fence) as tx:
             due = await tx.claim_due(now, self._batch.size)
             plans, notes = self._decide(due, now)
-            trees = [one for one in plans if one.fires and collects(one.due.revisions[-1].spec.trigger)]
+            trees = [one for one in plans if collects(one.due.revisions[-1].spec.trigger)]
             collected, more = await self._collect(tx, trees, now) if trees else ((), ())
             await tx.record(plans, now)
             if collected:
@@ -89,12 +89,14 @@ class Timekeeper:
     async def _collect(
         self, tx: CollectingTx, plans: Sequence[Plan], now: Instant
     ) -> tuple[Sequence[Collected], tuple[str, ...]]:
-        """A fire of a tree takes along all that the tree has collected. Read before the runs are made, since their
+        """A fire of a tree takes along all that the tree has collected, which the matcher leaves alone while a fire is
+        due: what comes after a tick is folded after it. Read before the runs are made, since their
         waiting would silence what counts from the last run."""
         fires = {one.due.schedule_id: one.fires for one in plans}
         results: list[Collected] = []
         notes: list[str] = []
-        for one in await tx.collections(list(fires), now):
+        first = {schedule: due[0].fire_time for schedule, due in fires.items() if due}
+        for one in await tx.collections(list(fires), now, first):
             trigger = one.revision.spec.trigger
             try:
                 ticks = [

@@ -72,6 +72,7 @@ class Collecting:
     bulk: tuple[Bulk, ...]
     given: tuple[Given, ...]  # arrivals since, and the deadlines that are due, in order
     facts: Facts
+    clock_due: Instant | None = None  # the clock's next_due: a tick of a leaf that fires alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +91,13 @@ class Collected:
 
 
 class CollectingTx(Protocol):
-    async def collections(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
+    async def collections(
+        self, schedules: Collection[ScheduleId], now: Instant, ticks: Mapping[ScheduleId, Instant] | None = None
+    ) -> Sequence[Collecting]:
         """Lock the clocks of these schedules (ascending; waits), and read what their trees have and what came since.
 
-        Schedules that are deleted, that do not collect by their mode, or that have no tree are left out."""
+        Schedules that are deleted, that do not collect by their mode, or that have no tree are left out. `ticks`: the
+        first tick that will be folded in with what is read; as with a deadline, what came after it is given singly."""
 
     async def collect(self, results: Sequence[Collected], now: Instant) -> int:
         """Write progress, places and needs of subscriptions, deadlines; make a run of each fire, or join it to the

@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.collected import Deadline, Topic
+from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import LIVE, Cause, State
-from tidegate.domain.schedules import Revision
+from tidegate.domain.schedules import JsonObject, Revision
+from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
+from tidegate.sim.memory.collect import read_collecting
+from tidegate.sim.memory.event_rows import ArrivalRow, Reset, SubscriptionRow
 
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
@@ -74,6 +79,11 @@ class RunFact:
     program_id: int
     stop: str | None
     attempts: tuple[AttemptFact, ...]
+    rev: int
+    again: str | None  # of a rerun: the run that it repeats
+    evidence: JsonObject | None
+    inputs: Mapping[str, JsonObject] | None
+    moved: bool
 
     @property
     def live(self) -> bool:
@@ -107,6 +117,21 @@ class StatsFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFact:
+    """A schedule that collects or did. `collecting`: its tree with everything that came for it up to the end; None
+    where it does not collect any more. Places are (node, topic)."""
+
+    schedule_id: int
+    name: str
+    collecting: Collecting | None
+    deadlines: tuple[Deadline, ...]  # stored
+    places: Mapping[tuple[int, int], SubscriptionRow]
+    resets: tuple[Reset, ...]  # ascending; the last is in force
+    owed: Mapping[str, Owed]
+    set_aside: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Live runs at one instant: what has not moved between two of them is looked at by `nothing_stuck`."""
 
@@ -136,6 +161,11 @@ class History:
     resyncs: tuple[tuple[int, Instant, tuple[Any, ...]], ...]  # token, when, drifts
     cancels: tuple[tuple[RunKey, Instant], ...]  # runs that people cancelled, and when they were answered
     snapshots: tuple[Snapshot, ...]
+    trees: tuple[TreeFact, ...]
+    topics: Mapping[int, tuple[ArrivalRow, ...]]  # the log of each topic
+    topic_names: Mapping[int, Topic]
+    published: tuple[tuple[NewEvent, Receipt], ...]  # what publishers were told
+    logged: Mapping[int, tuple[str, str | None]]  # position -> source and id of events that somebody published
     faults: tuple[str, ...]  # what parts raised that they should not
     injected: Mapping[str, int]
     deadlocks: int = 0
@@ -188,6 +218,11 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         resyncs=tuple(sim.resyncs),
         cancels=tuple(sim.cancels),
         snapshots=snapshots,
+        trees=_trees(sim),
+        topics={number: tuple(log) for number, log in data.arrivals.items()},
+        topic_names={number: topic for topic, number in data.topic_ids.items()},
+        published=tuple(sim.published),
+        logged={event.pos: (event.source, event.id) for event in data.events if event.run is None},
         faults=tuple(sim.faults),
         injected=dict(sorted(sim.tally.counts.items())),
         deadlocks=data.deadlocks,
@@ -236,6 +271,11 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         program_id=row.program.id,
         stop=row.stop,
         attempts=tuple(attempts),
+        rev=row.rev,
+        again=row.caused_by if row.cause is Cause.RERUN else None,
+        evidence=row.evidence,
+        inputs=row.inputs,
+        moved=row.moved,
     )
 
 
@@ -254,6 +294,31 @@ def _schedules(sim: Simulation) -> tuple[ScheduleFact, ...]:
         )
         for number, row in sorted(data.schedule.rows.items())
     )
+
+
+def _trees(sim: Simulation) -> tuple[TreeFact, ...]:
+    data = sim.store.data
+    resets: dict[int, list[Reset]] = {}
+    for reset in data.resets:
+        resets.setdefault(reset.schedule_id, []).append(reset)
+    found = []
+    for number, made in sorted(resets.items()):
+        keys = sorted(data.subscriptions_of.get(number, ()))
+        read = read_collecting(data, lambda table, key: table.rows.get(key), keys, number, sim.clock.instant)
+        stored = data.deadline.rows.get(number)
+        found.append(
+            TreeFact(
+                schedule_id=number,
+                name=data.schedule.rows[number].name,
+                collecting=None if read is None else read[0],
+                deadlines=stored.deadlines if stored else (),
+                places={key[1:]: data.subscription.rows[key] for key in keys},
+                resets=tuple(made),
+                owed={place[1]: owed for place, owed in sorted(data.owed.rows.items()) if place[0] == number},
+                set_aside=any(row.schedule_id == number for row in data.set_aside.rows.values()),
+            )
+        )
+    return tuple(found)
 
 
 def _digest(history: History) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tidegate.domain.errors import TidegateError
-from tidegate.domain.instants import HOUR, MINUTE, Duration
+from tidegate.domain.instants import HOUR, MINUTE, Duration, Instant
 from tidegate.sim.backend import CALM, ROUGH, Habits
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.faults import NONE, USUAL, FaultyStore, Gate, Rates
+from tidegate.sim.feeds import Feeders, Feeds
 from tidegate.sim.history import History, Violation, observe, snapshot
 from tidegate.sim.laws import judge
 from tidegate.sim.memory import MemoryStore
@@ -32,6 +33,8 @@ class Scenario:
     workers: int | None = None
     """None: one to four, on two hosts where there are more than two."""
     size: Size = Size()
+    feeds: Feeds | None = None
+    """What is published, and who waits for it; None: nothing."""
     rates: Rates = USUAL
     habits: Habits = ROUGH
     pace: Pace = Pace()
@@ -75,6 +78,11 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
 
     sim.start()
     sim.driver.spawn(live(), people, _ended(sim))
+    if scenario.feeds is not None:
+        feeders = Feeders(sim, new_rng(seed, "feeds"), scenario.feeds)
+        settle(sim, feeders)
+        sim.driver.spawn(_feed(feeders, until), feeders, _ended(sim))
+        people.done = feeders.done = {**people.done}
     sim.run(scenario.span)
 
     sim.calm(scenario.settle)
@@ -87,12 +95,22 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
 def settle_people(sim: Simulation, rng: Random, size: Size) -> People:
     """People whose requests meet every fault but their own death."""
     people = People(sim, rng, size)
+    settle(sim, people)
+    return people
+
+
+def settle(sim: Simulation, people: People) -> None:
+    """Give them a gate of their own."""
     gate = Gate(
         people, sim.rng, replace(sim.rates, crash=0.0, vanish=0.0, session=0.0, leave=0.0, reboot=0.0), sim.tally
     )
     people.store = FaultyStore(gate, sim.store)
     sim.gates.append(gate)
-    return people
+
+
+async def _feed(feeders: Feeders, until: Instant) -> None:
+    await feeders.declare()
+    await feeders.live(until)
 
 
 def _ended(sim: Simulation) -> Callable[[object, BaseException | None], None]:

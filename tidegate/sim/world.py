@@ -16,6 +16,7 @@ from typing import Any
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Topic
+from tidegate.ports.collecting import NewEvent, Receipt
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
@@ -67,6 +68,7 @@ class Simulation:
         self.grants: list[tuple[str, int, int, Instant, Instant]] = []
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.cancels: list[tuple[RunKey, Instant]] = []
+        self.published: list[tuple[NewEvent, Receipt]] = []
         self.faults: list[str] = []
         self.notes = 0
         self.most_slots = {name: pool.slots for name, pool in self.store.data.pool.rows.items()}

@@ -10,6 +10,11 @@ counters_add_up        counters, pools and statistics equal what the runs say
 no_attempt_unaccounted what ran and what is on record agree, attempt by attempt
 people_obeyed          what was cancelled, disabled or deleted starts no more
 events_told            the event log tells each run's life once
+events_counted         what runs were made of and what is being collected adds up to what came, leaf by leaf
+fires_folded           triggers fired as a fold over single events says
+input_complete         the inputs of started runs follow each other without a gap, and a rerun has the same
+nothing_forgotten      at rest no trigger waits for what has come, or for an instant that has passed
+published_once         what was acknowledged is in the log, once, and topics number it without gaps
 nothing_stuck          after the faults, what is due is decided and what lives moves on
 """
 
@@ -21,15 +26,20 @@ from tidegate.sim.history import History, Violation
 from tidegate.sim.laws import (
     catch_up_kept,
     counters_add_up,
+    events_counted,
     events_told,
+    fires_folded,
     grace_kept,
+    input_complete,
     limits_kept,
     no_attempt_unaccounted,
     no_stale_writes,
+    nothing_forgotten,
     nothing_stuck,
     one_outcome,
     one_run_a_key,
     people_obeyed,
+    published_once,
 )
 
 Law = Callable[[History], Iterator[Violation]]
@@ -46,6 +56,11 @@ LAWS: tuple[tuple[str, Law], ...] = (
     ("people_obeyed", people_obeyed.check),
     ("events_told", events_told.check),
     ("nothing_stuck", nothing_stuck.check),
+    ("events_counted", events_counted.check),
+    ("fires_folded", fires_folded.check),
+    ("input_complete", input_complete.check),
+    ("nothing_forgotten", nothing_forgotten.check),
+    ("published_once", published_once.check),
 )
 
 

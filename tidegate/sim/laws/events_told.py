@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.domain.ids import RunKey
-from tidegate.domain.runs import ENDS
+from tidegate.domain.runs import ENDS, State
 from tidegate.sim.history import History, Violation
 
 LAW = "events_told"
@@ -20,7 +20,8 @@ def check(history: History) -> Iterator[Violation]:
             mine[type_] = mine.get(type_, 0) + 1
     for fact in history.runs:
         mine = told.get(fact.key, {})
-        if mine.get("run.waiting", 0) != 1:
+        made = 0 if fact.state is State.MERGED else 1  # one that joins another never waits
+        if mine.get("run.waiting", 0) != made:
             yield Violation(LAW, f"run {fact.key}: {mine.get('run.waiting', 0)} events say that it was made")
         ends = {type_: count for type_, count in mine.items() if type_ in _ENDS}
         right = {} if fact.live else {f"run.{fact.state}": 1}

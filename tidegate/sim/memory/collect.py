@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,12 +44,15 @@ class CollectingTransaction(WaitingTransaction):
     __slots__ = ()
 
     # reading
-    async def collections(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
+    async def collections(
+        self, schedules: Collection[ScheduleId], now: Instant, ticks: Mapping[ScheduleId, Instant] | None = None
+    ) -> Sequence[Collecting]:
         self.check()
         await self.lock_all("clock", schedules)
         found = []
         for schedule in sorted(set(schedules)):
-            read = read_collecting(self.data, self.get, self.subscriptions_of(schedule), schedule, now)
+            tick = (ticks or {}).get(schedule)
+            read = read_collecting(self.data, self.get, self.subscriptions_of(schedule), schedule, now, tick)
             if read is not None:
                 collecting, self.readings[schedule] = read
                 found.append(collecting)
@@ -283,7 +286,12 @@ def _put_off(row: DeadlineRow | None, now: Instant) -> list[Deadline]:
 
 
 def read_collecting(
-    data: Data, get: Get, keys: Sequence[tuple[int, int, int]], schedule: int, now: Instant
+    data: Data,
+    get: Get,
+    keys: Sequence[tuple[int, int, int]],
+    schedule: int,
+    now: Instant,
+    tick: Instant | None = None,
 ) -> tuple[Collecting, list[Place]] | None:
     """A tree with all that is acknowledged for it; None where the schedule does not collect."""
     row, progress = get(data.schedule, schedule), get(data.progress, schedule)
@@ -293,7 +301,8 @@ def read_collecting(
     due = [one for one in stored.deadlines if one.at <= now] if stored else []
     wanted = {(one.node, data.topic_of(one.topic)): one for one in subscriptions(row.newest.revision.spec.trigger)}
     rows = [get(data.subscription, key) for key in keys]
-    crossing = min([_crossing(data, one, due[0].at if due else None) for one in rows], default=1 << 62)
+    late = min([at for at in (tick, due[0].at if due else None) if at is not None], default=None)
+    crossing = min([_crossing(data, one, late) for one in rows], default=1 << 62)
     bulks: list[Bulk] = []
     singles: dict[int, list[tuple[ArrivalRow, Subscription]]] = {}
     parts = []
@@ -334,6 +343,7 @@ def read_collecting(
             busy=is_busy(data, get, schedule),
             ticks_from=_ticks_from(row, now),
         ),
+        clock_due=clock.next_due,
     )
     return collecting, places
 
