@@ -262,3 +262,18 @@ def test_a_full_disk_of_the_database_is_a_503_that_says_so(database_url: str) ->
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute("DROP TRIGGER no_room ON change")
         assert served("POST", f"{NS}/schedules/s:enable", json={}).json()["status"]["enabled"] is True
+
+
+def test_if_match_is_never_passed_over(served: Served) -> None:
+    """Where there is no revision it cannot hold."""
+    for path, body in (
+        ("/pools/small", {"spec": {"slots": 1}}),
+        ("/namespaces/sales", {}),
+        (f"{NS}/applications/a", {}),
+    ):
+        said = problem(served("PUT", path, json=body, headers={"if-match": '"1"'}), 412, "stale")
+        assert "leave it out" in said["detail"]
+        assert served("GET", path).status_code == 404
+        assert served("PUT", path, json=body, headers={"if-match": "*"}).is_success
+        problem(served("DELETE", path, headers={"if-match": '"1"'}), 412, "stale")
+        assert served("GET", path, headers={"if-match": '"1"'}).status_code == 200

@@ -11,6 +11,7 @@ import pytest
 
 from tidegate.api import ledger, reference
 from tidegate.api.context import Doors
+from tidegate.cli import reason
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import DAY, SECOND, format_instant, parse_instant
 from tidegate.engine.meters import Meters
@@ -240,6 +241,7 @@ def test_an_audit_that_takes_long_tells_how_far_it_is(served: Served, monkeypatc
         return await known(*given)
 
     monkeypatch.setattr(ledger, "EVERY", 0.05)
+    monkeypatch.setattr(reason, "QUIET", 0)
     monkeypatch.setattr(store, "books", slow)
     whole = served("GET", "/audit/ledger", params={"since": since}).json()
     told = served("GET", "/audit/ledger", params={"since": since, "progress": True})

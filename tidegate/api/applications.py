@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from tidegate.api.context import Here, Store, Who
-from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor
+from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, unversioned
 from tidegate.api.schedules import OnUpdateQuery
 from tidegate.control import applications
 from tidegate.control.applications import ApplicationRecord
@@ -15,7 +15,7 @@ from tidegate.control.common import OnUpdate
 from tidegate.documents import encode, parsing, shapes
 from tidegate.ports.control import Metadata
 
-router = APIRouter(tags=["applications"])
+router = APIRouter(tags=["applications"], dependencies=[Depends(unversioned)])
 ONE = "/namespaces/{namespace}/applications/{name}"
 ALL = "/namespaces/{namespace}/applications"
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
 from tidegate.api.context import Store, Who
-from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, patch_body
+from tidegate.api.reading import (
+    Body,
+    Cursor,
+    Limit,
+    decode_cursor,
+    document_body,
+    encode_cursor,
+    patch_body,
+    unversioned,
+)
 from tidegate.control import namespaces, pools
 from tidegate.control.common import Effect
 from tidegate.documents import parsing, shapes
@@ -15,7 +24,7 @@ from tidegate.documents.declared import Namespace, Pool
 from tidegate.domain.errors import Conflict, NotFound
 from tidegate.ports.control import ControlStore
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(unversioned)])
 NAMESPACE = "/namespaces/{name}"
 POOL = "/pools/{name}"
 CREATED: dict[int | str, dict[str, Any]] = {201: {"description": "Created"}}

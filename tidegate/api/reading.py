@@ -127,6 +127,13 @@ def expected_revision(if_match: str | None, if_none_match: str | None = None) ->
     return int(text)
 
 
+async def unversioned(request: Request) -> None:
+    """Of what has no revision none can be asked for: 412, rather than a condition that is passed over."""
+    given = request.headers.get("if-match")
+    if given is not None and given.strip() != "*" and request.method not in ("GET", "HEAD"):
+        raise Problem(412, "This has no revisions, so If-Match cannot hold here; leave it out.", code="stale")
+
+
 # ── bodies in OpenAPI ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -25,9 +25,10 @@ Under `/api/v1`; health and metrics lie outside. `/openapi.json` describes every
   not as things stand, 412 changed in between, 413 too large, 422 wrong, 503 something needed is away (with
   `Retry-After`).
 - **Revisions**: schedules and programs answer with an `ETag`; a write with `If-Match` is refused with 412 when somebody
-  else was faster, `If-None-Match: *` only creates.
-- **Repeats**: a write with an `Idempotency-Key` that was answered before changes nothing and gets the same answer. The
-  same key with another request is 422.
+  else was faster, `If-None-Match: *` only creates. What has no revisions (namespaces, pools, applications) refuses
+  an `If-Match` with 412 rather than pass it over.
+- **Repeats**: a write with an `Idempotency-Key` that was carried out before changes nothing and gets the same answer,
+  also when the server died in between. The same key with another request is 422. Keys are kept for a day.
 - **Who**: nobody is authenticated yet, so only this machine may ask; `Tidegate-User` says who asks, for the audit log.
 
 | Method | Path | Parameters | What it does |

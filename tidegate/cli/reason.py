@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from tidegate.cli.output import Form, facts, grid, when
 from tidegate.domain.errors import TidegateError
 
 SIGNS: dict[bool | None, tuple[str, str]] = {True: ("yes", "green"), False: ("no ", "red"), None: ("-  ", "dim")}
+QUIET = 3.0  # seconds before progress is told where nobody looks
 AUDIT_PATIENCE = 3600.0  # seconds; a long ledger takes its time
 
 
@@ -115,14 +117,14 @@ def audit(
 
 def _audited(client: Client, since: str | None, namespace: str | None) -> Any:
     """The proof; meanwhile how far it is, on standard error."""
-    console = output.err()
+    console, began = output.err(), time.monotonic()
     with console.status("Reading the ledger") as status:
         for line in client.lines("/audit/ledger", since=since, namespace=namespace, progress=True):
             if (told := line.get("progress")) is None:
                 return line["audit"]
             text = f"{told['schedules']} schedules, {told['fires']} fires up to {when(told['at'])}"
             status.update(text)
-            if not console.is_terminal:
+            if not console.is_terminal and time.monotonic() - began > QUIET:
                 output.note(text)
     raise TidegateError("The server ended before the audit did.", remedy="See its log, and try again.")
 
