@@ -25,11 +25,13 @@ from tidegate.ports.collecting import EventRecord, NewEvent, Receipt
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Row, Session
-from tidegate.store.partitions import day_of
+from tidegate.store.partitions import day_of, partition_name
 from tidegate.store.sql import load
 from tidegate.store.transactions import Tx
 
 Q = load("events")
+_TOGETHER = 200
+"""Topics in one entry of the inbox: few rows, and none so long that it is stored elsewhere."""
 
 
 @dataclass(slots=True)
@@ -104,23 +106,20 @@ class PublishingTx(Tx):
         """Write them; their positions in the log."""
         if not events:
             return []
-        types, keys = Texts(one.type for one in events), Texts(one.key for one in events)
-        payloads = Texts(to_json(one.payload) or "{}" for one in events)
-        reached: dict[int, list[int]] = {}
-        for place, topic in await self.fetch(Q.reached, types=types, keys=keys, payloads=payloads):
-            reached.setdefault(place - 1, []).append(topic)
+        payloads = [to_json(one.payload) or "{}" for one in events]
+        reached = await self._reached(events, payloads)
         topics: dict[int, _Topic] = {}
         if reached:
             ids = sorted({topic for found in reached.values() for topic in found})
             topics = {row[0]: _Topic(*row) for row in await self.fetch(Q.lock_topics, ids=Ints(ids))}
         written = await self.fetch(
-            Q.append,
-            types=types,
-            keys=keys,
+            Q.append.at(partition_name("event", day_of(now))),
+            types=Texts(one.type for one in events),
+            keys=Texts(one.key for one in events),
             times=Ints(one.time for one in events),
             sources=Texts(one.source for one in events),
             ids=Texts(one.id for one in events),
-            payloads=payloads,
+            payloads=Texts(payloads),
             now=now,
             day=day_of(now),
         )
@@ -146,6 +145,32 @@ class PublishingTx(Tx):
                 positions=Ints(pos for _, pos in placed),
             )
         return [row[0] for row in written]
+
+    async def _reached(self, events: Sequence[NewEvent], payloads: Sequence[str]) -> dict[int, list[int]]:
+        """place of an event -> the topics that it reaches."""
+        places: dict[tuple[str, str], list[int]] = {}
+        types: dict[str, list[int]] = {}
+        for place, one in enumerate(events):
+            places.setdefault((one.type, one.key), []).append(place)
+            types.setdefault(one.type, []).append(place)
+        told, kinds = list(places), list(types)
+        rows = await self.fetch(
+            Q.topics, types=Texts(type for type, _ in told), keys=Texts(key for _, key in told), any=Texts(kinds)
+        )
+        found: dict[int, list[int]] = {}
+        asked: list[tuple[int, int]] = []
+        for index, topic, matches in rows:
+            for place in places[told[index - 1]] if index > 0 else types[kinds[-index - 1]]:
+                if matches:
+                    asked.append((place, topic))
+                else:
+                    found.setdefault(place, []).append(topic)
+        if asked:
+            ids, texts = Ints(topic for _, topic in asked), Texts(payloads[place] for place, _ in asked)
+            for (index,) in await self.fetch(Q.matching, ids=ids, payloads=texts):
+                place, topic = asked[index - 1]
+                found.setdefault(place, []).append(topic)
+        return found
 
     async def _arrive(self, arrivals: Sequence[tuple[int, ...]], topics: Sequence[_Topic], now: Instant) -> None:
         days, keys, numbers, orders, ats, rows, sizes, sum_rows, sum_bytes, positions = zip(*arrivals, strict=True)
@@ -177,7 +202,7 @@ class PublishingTx(Tx):
         """Put topics into the inbox."""
         ids = sorted(set(topics))
         if ids:
-            await self.session.send(Q.notice, ids=Ints(ids))
+            await self.session.send(Q.notice, ids=Ints(ids), together=_TOGETHER)
             self.tell("events")
 
 

@@ -30,7 +30,7 @@ BEGIN
         FROM (SELECT key_id, max(n) AS n, max(at) AS at FROM placed GROUP BY key_id) AS p
         WHERE k.id = p.key_id
     )
-    INSERT INTO event_inbox (key_id) SELECT DISTINCT key_id FROM placed;
+    INSERT INTO event_inbox (key_ids) SELECT array_agg(DISTINCT key_id) FROM placed;
     PERFORM pg_notify('tidegate', 'events');
     RETURN NULL;
 END $$;
@@ -207,7 +207,7 @@ CREATE TABLE public.event_dedup (
 );
 CREATE TABLE public.event_inbox (
     pos bigint NOT NULL,
-    key_id bigint,
+    key_ids bigint[],
     schedule_id bigint
 );
 ALTER TABLE public.event_inbox ALTER COLUMN pos ADD GENERATED ALWAYS AS IDENTITY (

@@ -21,8 +21,8 @@ class Query:
     sql: bytes
 
     def at(self, partition: str) -> Query:
-        """The same on one partition of `run` by name, where the statement says `{run}`: the plan of an update through
-        the parent has to open every partition there is, each time."""
+        """The same on one partition by name, where the statement says `{run}` or `{event}`: the plan
+        of an update through the parent has to open every partition there is, each time."""
         return _at(self, partition)
 
 
@@ -58,4 +58,5 @@ def load(subject: str) -> Queries:
 
 @lru_cache(maxsize=1000)
 def _at(query: Query, partition: str) -> Query:
-    return Query(query.name, query.promise, query.sql.replace(b"{run}", partition.encode()))
+    name = partition.encode()
+    return Query(query.name, query.promise, query.sql.replace(b"{run}", name).replace(b"{event}", name))

@@ -107,8 +107,8 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
         """A partition that was there may have been dropped by another process since."""
         try:
             yield
-        except psycopg.errors.CheckViolation as error:
-            if "no partition of relation" not in str(error):
+        except (psycopg.errors.CheckViolation, psycopg.errors.UndefinedTable) as error:
+            if "no partition of relation" not in str(error) and '"event_p' not in str(error):
                 raise
             self.parts.partitions.forget()
             raise Unavailable("A partition was dropped meanwhile; it is made anew.", code="contended") from error

@@ -53,10 +53,11 @@ CREATE TABLE arrival (
 ) PARTITION BY RANGE (day);
 CREATE SEQUENCE arrival_order;
 
--- Topics with news, and schedules that somebody wants looked at. Claimed by deleting.
+-- Topics with news, up to some hundred of one transaction in a row, and schedules that somebody wants looked at.
+-- Claimed by deleting.
 CREATE TABLE event_inbox (
     pos         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    key_id      bigint,
+    key_ids     bigint[],
     schedule_id bigint
 );
 
@@ -191,7 +192,7 @@ BEGIN
         FROM (SELECT key_id, max(n) AS n, max(at) AS at FROM placed GROUP BY key_id) AS p
         WHERE k.id = p.key_id
     )
-    INSERT INTO event_inbox (key_id) SELECT DISTINCT key_id FROM placed;
+    INSERT INTO event_inbox (key_ids) SELECT array_agg(DISTINCT key_id) FROM placed;
     PERFORM pg_notify('tidegate', 'events');
     RETURN NULL;
 END $$;

@@ -68,10 +68,10 @@ WITH claimed AS MATERIALIZED (
     DELETE FROM event_inbox WHERE pos IN (
         SELECT pos FROM event_inbox ORDER BY pos LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     )
-    RETURNING key_id, schedule_id
+    RETURNING key_ids, schedule_id
 ), news AS MATERIALIZED (
     SELECT k.id, k.n, k.rows, k.bytes
-    FROM (SELECT DISTINCT key_id FROM claimed WHERE key_id IS NOT NULL) AS c JOIN event_key k ON k.id = c.key_id
+    FROM (SELECT DISTINCT unnest(key_ids) AS key_id FROM claimed) AS c JOIN event_key k ON k.id = c.key_id
 ), reached AS MATERIALIZED (
     SELECT schedule_id FROM claimed WHERE schedule_id IS NOT NULL
     UNION
@@ -85,10 +85,10 @@ WITH claimed AS MATERIALIZED (
 ), taken AS MATERIALIZED (
     SELECT schedule_id FROM reached LIMIT %(most)s
 ), back AS (
-    INSERT INTO event_inbox (key_id, schedule_id)
-    SELECT DISTINCT key_id, schedule_id FROM claimed
+    INSERT INTO event_inbox (key_ids, schedule_id)
+    SELECT key_ids, schedule_id FROM claimed
     WHERE (SELECT count(*) FROM taken) = %(most)s
-      AND (key_id IS NOT NULL OR schedule_id NOT IN (SELECT schedule_id FROM taken))
+      AND (key_ids IS NOT NULL OR schedule_id NOT IN (SELECT schedule_id FROM taken))
 )
 SELECT schedule_id FROM taken ORDER BY schedule_id;
 

@@ -13,24 +13,29 @@ FROM unnest(%(sources)s, %(ids)s) AS d(source, id) JOIN event_dedup k ON k.sourc
 UPDATE event_dedup k SET pos = d.pos FROM unnest(%(sources)s, %(ids)s, %(positions)s) AS d(source, id, pos)
 WHERE k.source = d.source AND k.id = d.id;
 
--- reached: which topics events reach
-SELECT e.i, k.id
-FROM unnest(%(types)s, %(keys)s, %(payloads)s) WITH ORDINALITY AS e(type, key, payload, i)
-JOIN LATERAL (
-    SELECT id, match FROM event_key WHERE type = e.type AND key = e.key
-    UNION ALL
-    SELECT id, match FROM event_key WHERE type = e.type AND key IS NULL
-) k ON k.match IS NULL OR e.payload::jsonb @> k.match;
+-- topics: what listens to events of these types and keys, and by type to those of any key
+SELECT d.i, k.id, k.match IS NOT NULL
+FROM unnest(%(types)s, %(keys)s) WITH ORDINALITY AS d(type, key, i)
+JOIN event_key k ON k.type = d.type AND k.key = d.key
+UNION ALL
+SELECT -d.i, k.id, k.match IS NOT NULL
+FROM unnest(%(any)s) WITH ORDINALITY AS d(type, i)
+JOIN event_key k ON k.type = d.type AND k.key IS NULL;
+
+-- matching: which of these topics' events have a payload that contains what the topic asks for
+SELECT d.i
+FROM unnest(%(ids)s, %(payloads)s) WITH ORDINALITY AS d(id, payload, i)
+JOIN event_key k ON k.id = d.id AND d.payload::jsonb @> k.match;
 
 -- lock_topics: their totals, locked in ascending order until the commit
 SELECT id, n, rows, bytes, last_at FROM event_key WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE;
 
--- append: events into the log, in order, and each one's place in the order of arrivals
-INSERT INTO event (day, at, type, key, time, source, source_id, payload)
-SELECT %(day)s, %(now)s, e.type, e.key, e.time, e.source, e.source_id, e.payload::jsonb
+-- append: published events into the log, in order, and each one's place in the order of arrivals; straight into the
+-- partition, where nobody has to look whether they are events of runs
+INSERT INTO {event} (day, pos, at, type, key, time, source, source_id, payload) OVERRIDING SYSTEM VALUE
+SELECT %(day)s, nextval('event_pos_seq'), %(now)s, e.type, e.key, e.time, e.source, e.source_id, e.payload::jsonb
 FROM unnest(%(types)s, %(keys)s, %(times)s, %(sources)s, %(ids)s, %(payloads)s)
-     WITH ORDINALITY AS e(type, key, time, source, source_id, payload, i)
-ORDER BY e.i
+     AS e(type, key, time, source, source_id, payload)
 RETURNING pos, nextval('arrival_order');
 
 -- arrive: events into the logs of their topics
@@ -45,7 +50,8 @@ FROM unnest(%(ids)s, %(numbers)s, %(rows)s, %(bytes)s, %(ats)s) AS d(id, n, rows
 WHERE k.id = d.id;
 
 -- notice: topics with news, for the matcher
-INSERT INTO event_inbox (key_id) SELECT * FROM unnest(%(ids)s);
+INSERT INTO event_inbox (key_ids)
+SELECT array_agg(id) FROM unnest(%(ids)s) WITH ORDINALITY AS d(id, i) GROUP BY (i - 1) / %(together)s;
 
 -- page: events, newest first
 SELECT e.day, e.pos FROM event e
