@@ -494,7 +494,8 @@ def test_nothing_is_held_while_many_commands_run(tmp_path: Path) -> None:
                 await driver.launcher.start(launch)
             assert psutil.Process().num_threads() == threads
             for launch in launches:
-                assert (await driver.end(launch)).outcome == "succeeded"
+                report = await driver.end(launch)
+                assert report.outcome == "succeeded", (report, log_of(tmp_path, launch))
             await driver.launcher.forget([launch.attempt for launch in launches])
             assert not Attempts(tmp_path).directory(launches[0].identity).joinpath("context.json").exists()
 
