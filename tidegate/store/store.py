@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from tidegate.domain.errors import Unavailable
+from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
@@ -107,8 +107,8 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
         """A partition that was there may have been dropped by another process since."""
         try:
             yield
-        except (psycopg.errors.CheckViolation, psycopg.errors.UndefinedTable) as error:
-            if "no partition of relation" not in str(error) and '"event_p' not in str(error):
+        except (psycopg.errors.CheckViolation, Refused) as error:
+            if "no partition of relation" not in str(error) and 'relation "event_p' not in str(error):
                 raise
             self.parts.partitions.forget()
             raise Unavailable("A partition was dropped meanwhile; it is made anew.", code="contended") from error
