@@ -280,3 +280,10 @@ def test_logs_are_pieces_as_json(served: Served, monkeypatch: pytest.MonkeyPatch
     assert tidegate("logs", *asked, url=served.url).json == pieces
     lines = tidegate("logs", "-f", *asked, url=served.url).out.splitlines()
     assert [json.loads(line) for line in lines] == pieces
+
+
+def test_what_goes_along_with_a_program_is_named(served: Served) -> None:
+    served.declare("nightly")
+    served.declare("hourly")
+    said = tidegate("delete", "program", "p", url=served.url)
+    assert (said.status, said.out) == (0, "Program p is deleted, and with it the schedules hourly, nightly.\n")

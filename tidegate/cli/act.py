@@ -58,14 +58,26 @@ def delete(
     namespace: Namespace = "default",
     form: Output = Form.TABLE,
 ) -> None:
-    """Delete one thing. A program or application takes its schedules along."""
+    """Delete one thing. A program or application takes its schedules along: it says which."""
     what = collection(kind)
     if what in ("runs", "instances", "leases"):
         raise typer.BadParameter(f"{what} cannot be deleted.", param_hint="KIND")
     with Client() as client:
+        along = _taken_along(client, what, namespace, name)
         client.call("DELETE", path_of(what, namespace, name))
-    gone = {"kind": what[:-1].capitalize(), "name": name, "deleted": True}
-    output.show(form, gone, lambda: Text(f"{what[:-1].capitalize()} {name} is deleted."))
+    gone = {"kind": what[:-1].capitalize(), "name": name, "deleted": True, "schedules": along}
+    also = f", and with it the schedules {', '.join(along)}" if along else ""
+    output.show(form, gone, lambda: Text(f"{what[:-1].capitalize()} {name} is deleted{also}."))
+
+
+def _taken_along(client: Client, what: str, namespace: str, name: str) -> list[str]:
+    """The schedules that go with a program or an application."""
+    if what not in ("programs", "applications"):
+        return []
+    found = client.items(path_of("schedules", namespace))
+    if what == "programs":
+        return sorted(one["metadata"]["name"] for one in found if one["spec"].get("program") == name)
+    return sorted(one["metadata"]["name"] for one in found if one["metadata"].get("application") == name)
 
 
 def trigger(

@@ -74,13 +74,13 @@ class AdmissionTx(FencedTx):
         return found
 
     async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
-        """Runs of schedules that collect are judged with their clock, which comes before them in the order of locks: so
-        one whose clock is taken is left for the next time."""
-        wanted = sorted({row[1] for row in rows if row[22] and not row[13]})
+        """Runs whose admission or end concerns their schedule's clock, since it collects or counts from their end, are
+        judged with it. It comes before them in the order of locks: so where it is taken, they are left for next time."""
+        wanted = sorted({row[1] for row in rows if row[22]})
         if not wanted:
             return rows
         free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
-        return [row for row in rows if row[1] in free or row[13] or not row[22]]
+        return [row for row in rows if row[1] in free or not row[22]]
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
         keys, names = sorted(set(counters)), sorted(set(pools))

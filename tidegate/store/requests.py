@@ -19,6 +19,7 @@ from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.subscribing import SubscribingTx
 from tidegate.store.transactions import Parts
+from tidegate.store.waiting import make_room
 
 Q = load("runs")
 CONTROL = load("control")
@@ -74,7 +75,8 @@ class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
         ref = ProgramRef(
             id=ProgramId(program_id), rev=program_rev, namespace=namespace, name=name, spec=decode_program(program)
         )
-        timeout = decode_schedule(spec).waiting.timeout
+        waiting = decode_schedule(spec).waiting
+        timeout = waiting.timeout
         await self.session.send(
             Q.add,
             schedule=schedule,
@@ -103,6 +105,7 @@ class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
                 schedule=schedule,
                 ord=order,
             )
+        await make_room(self, {schedule: waiting}, now)
         self.parts.wake.lower(now)
         self.tell("admit")
         return RunKey(now, schedule, order)

@@ -8,7 +8,8 @@ WITH claimed AS MATERIALIZED (
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
-SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL, c.collects
+SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL,
+       c.collects AND NOT w.closed OR c.after_finish
 FROM claimed w
 JOIN clock c ON c.schedule_id = w.schedule_id
 JOIN program p ON p.id = c.program_id
