@@ -75,7 +75,7 @@ class AdmissionTx(FencedTx):
 
     async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
         """Runs whose admission or end concerns their schedule's clock, since it collects or counts from their end, are
-        judged with it. It comes before them in the order of locks: so where it is taken, they are left for next time."""
+        judged with it. It comes before them in the order of locks: where it is taken, they are left for next time."""
         wanted = sorted({row[1] for row in rows if row[22]})
         if not wanted:
             return rows
