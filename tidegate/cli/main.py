@@ -82,7 +82,7 @@ def options(
     """Tidegate: a data-aware scheduler for Spark lakehouses."""
     given = {name: value for name, value in {"namespace": namespace, "form": form}.items() if value is not None}
     if given and context.invoked_subcommand:
-        inner = {name: given for name in _names(context.invoked_subcommand)}
+        inner = dict.fromkeys(_names(context.invoked_subcommand), given)
         context.default_map = {context.invoked_subcommand: {**given, **inner}}
 
 
