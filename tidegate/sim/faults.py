@@ -7,14 +7,14 @@ its connection before or after the effect, or delays the call. Nothing here know
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.domain.errors import CommitUnknown, Unavailable
-from tidegate.domain.instants import MILLISECOND, SECOND, Duration
+from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.sim.drive import TURN, Gone, Sleep
 from tidegate.sim.memory.tables import Transaction
 
@@ -84,6 +84,8 @@ class Client(Protocol):
     """Who makes calls: a process, or people."""
 
     sim: Simulation
+    alive: bool
+    frozen_until: Instant
 
     def crash(self, *, at_once: bool) -> None: ...
     def freeze(self, span: Duration) -> None: ...
@@ -173,7 +175,21 @@ class Gate:
         """This process says nothing for long: the server ends its open transactions."""
         sim = self.process.sim
         for transaction in self.open:
-            sim.driver.at(sim.clock.instant + IDLE_LIMIT, _killer(transaction))
+            sim.driver.at(sim.clock.instant + IDLE_LIMIT, self._killer(transaction))
+
+    def _killer(self, transaction: Transaction) -> Callable[[], None]:
+        """One that waits for a lock is not idle; it is from when it gets the lock, unless its owner is back by then."""
+        sim, process = self.process.sim, self.process
+
+        def kill() -> None:
+            if transaction.over:
+                return
+            if transaction.blocked_by is None:
+                transaction.kill()
+            elif not process.alive or process.frozen_until > sim.clock.instant:
+                sim.driver.at(sim.clock.instant + IDLE_LIMIT, kill)
+
+        return kill
 
     def ambiguous(self) -> str | None:
         """What becomes of a commit whose answer is lost; None: the answer comes."""
@@ -190,14 +206,6 @@ class Gate:
             self._tally.add(f"backend.{kind}")
             return kind
         return None
-
-
-def _killer(transaction: Transaction) -> Any:
-    def kill() -> None:
-        if not transaction.over and transaction.blocked_by is None:
-            transaction.kill()
-
-    return kill
 
 
 class FaultyTransaction:

@@ -40,7 +40,7 @@ def check(history: History) -> Iterator[Violation]:
 def _tree(history: History, tree: TreeFact, runs: list[RunFact]) -> Iterator[Violation]:
     mine = [run for run in runs if run.created_at > tree.resets[-1].at]
     had = sorted(_told(run.evidence) for run in mine if run.evidence is not None)
-    ticks = [run.key.slot for run in mine if run.cause is Cause.FIRE and run.evidence is not None]
+    ticks = [run.key.slot for run in mine if run.cause is Cause.FIRE and run.key.slot > tree.resets[-1].at]
     wanted = sorted(_folded(history, tree, ticks))
     if had != wanted:
         first = next((pair for pair in zip(had, wanted, strict=False) if pair[0] != pair[1]), None)

@@ -24,6 +24,9 @@ def check(history: History) -> Iterator[Violation]:
 
 
 def _tree(tree: TreeFact, runs: list[RunFact]) -> Iterator[Violation]:
+    for run in runs:
+        if run.started_at is None and run.finished_at is not None:
+            yield from _returned(tree, run, runs)
     for dataset, owed in tree.owed.items():
         given = [(run.inputs[dataset], run) for run in runs if run.inputs and dataset in run.inputs]
         ranges = sorted((one["from_n"], one["to_n"], run.started_at is not None) for one, run in given)
@@ -40,6 +43,25 @@ def _tree(tree: TreeFact, runs: list[RunFact]) -> Iterator[Violation]:
         last = max((high for _, high, begun in ranges if begun), default=None)
         if last is not None and owed.n < last:
             yield Violation(LAW, f"{tree.name}: {dataset} is owed from {owed.n}, and was given up to {last}")
+
+
+def _returned(tree: TreeFact, run: RunFact, runs: list[RunFact]) -> Iterator[Violation]:
+    """What it was given is still owed, or another was given it since, or had been given something later by then."""
+    assert run.inputs is not None and run.finished_at is not None
+    for dataset, given in run.inputs.items():
+        low, high = given["from_n"], given["to_n"]
+        owed = tree.owed.get(dataset)
+        if low == high or owed is None or owed.n <= low:
+            continue
+        for other in runs:
+            if other.key != run.key and other.inputs and dataset in other.inputs:
+                one = other.inputs[dataset]
+                later = one["from_n"] >= high and (other.ready_at or 0) <= run.finished_at
+                if later or (one["from_n"] <= low and one["to_n"] >= high):
+                    break
+        else:
+            what = f"{dataset} from {low} to {high} was given to {run.key}, which never started, and to nobody since"
+            yield Violation(LAW, f"{tree.name}: {what}")
 
 
 def _again(history: History, by_id: dict[str, RunFact]) -> Iterator[Violation]:

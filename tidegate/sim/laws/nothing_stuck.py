@@ -31,11 +31,14 @@ def check(history: History) -> Iterator[Violation]:
             yield Violation(LAW, f"{schedule.name} was due at {when(schedule.next_due or 0)} and is not decided")
         if _stopped(schedule, live):
             yield Violation(LAW, f"{schedule.name} works, and neither lives a run of it nor will one come")
+    awake = {run.wake_key for run in after.runs.values() if run.wake_at is not None}  # whose turn comes first
     running = {one.attempt for one in history.executions if one.ended_at is None}
     for key, run in after.runs.items():
         if before.runs.get(key) != run:
             continue
         if run.state in IN_FLIGHT and run.attempts and run.attempts[-1].key in running:
+            continue
+        if run.wake_at is None and run.wake_key in awake:
             continue
         why = _why_stuck(history, schedules[key.schedule_id], run, after.at)
         if why:
