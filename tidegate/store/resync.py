@@ -3,6 +3,9 @@
 Counters and pools are compared with the live runs in one statement, which sees one state of the world, in which they
 always agree unless there is a fault. What differs is counted again under its lock: whoever changes what a run holds
 also changes the counter, and waits for it.
+
+A round looks at no more than `MOST` clocks and as many counters, and the next one goes on behind them: what a million
+idle schedules cost is bounded, and up to so many are looked at in every round.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from tidegate.store.sql import load
 from tidegate.store.transactions import I, Parts, Tx, columns
 
 Q = load("resync")
+MOST = 10_000
+_LAST = (1 << 63) - 1
 
 
 async def resync(parts: Parts, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
@@ -43,6 +48,10 @@ async def resync(parts: Parts, fence: Fence, token: int, now: Instant) -> Sequen
 
 async def _clocks(parts: Parts, session: Session, now: Instant) -> list[Drift]:
     found = []
+    after = parts.walk.clock
+    end = await session.row(Q.clock_end, after=after, many=MOST - 1)
+    upto = end[0] if end else _LAST
+    parts.walk.clock = end[0] if end else 0
     for (
         schedule,
         name,
@@ -54,7 +63,7 @@ async def _clocks(parts: Parts, session: Session, now: Instant) -> list[Drift]:
         newest_mode,
         deleted,
         after_finish,
-    ) in await session.rows(Q.clock_drift):
+    ) in await session.rows(Q.clock_drift, after=after, upto=upto):
         due = next_due
         rests = deleted or (newest_mode == "drop" and cursor_rev == newest)
         if rests:
@@ -91,7 +100,11 @@ async def _clocks(parts: Parts, session: Session, now: Instant) -> list[Drift]:
 
 async def _counters(tx: Tx, now: Instant) -> list[Drift]:
     found = []
-    for key, held, _ in await tx.session.rows(Q.counter_drift):
+    walk = tx.parts.walk
+    after = walk.counter
+    end = await tx.session.row(Q.counter_end, after=after, many=MOST - 1)
+    walk.counter = end[0] if end else ""
+    for key, held, _ in await tx.session.rows(Q.counter_drift, after=after, upto=end[0] if end else None):
         if await tx.session.row(Q.lock_counter, key=key) is None:
             continue
         row = await tx.session.row(Q.mend_counter, key=key)

@@ -23,6 +23,14 @@ SEPARATOR = "\x1f"
 """Between the counters of one run, where they travel as one text."""
 
 
+@dataclass(slots=True)
+class Walk:
+    """How far the comparison of the store with itself has come in this process."""
+
+    clock: int = 0
+    counter: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What one process's store consists of."""
@@ -32,6 +40,7 @@ class Parts:
     partitions: Partitions
     due: Floor = field(default_factory=Floor)
     wake: Floor = field(default_factory=Floor)
+    walk: Walk = field(default_factory=Walk)
     hosts: dict[int, str] = field(default_factory=dict)  # of this process's own instances
 
 

@@ -1,7 +1,11 @@
--- counter_drift: counters that differ from what live runs hold; one statement sees one state of the world
+-- counter_end: the last key of the next so many counters; none: fewer are left
+SELECT key FROM limit_counter WHERE key > %(after)s::text ORDER BY key OFFSET %(many)s LIMIT 1;
+
+-- counter_drift: counters of a stretch that differ from what live runs hold; one statement sees one state of the world
 SELECT coalesce(c.key, h.key), coalesce(c.held, 0), coalesce(h.n, 0)
-FROM limit_counter c
-FULL JOIN (SELECT key, count(*) AS n FROM run_live, unnest(held) AS key GROUP BY key) h ON h.key = c.key
+FROM (SELECT key, held FROM limit_counter WHERE key > %(after)s::text AND (key <= %(upto)s::text OR %(upto)s::text IS NULL)) c
+FULL JOIN (SELECT key, count(*) AS n FROM run_live, unnest(held) AS key
+           WHERE key > %(after)s::text AND (key <= %(upto)s::text OR %(upto)s::text IS NULL) GROUP BY key) h ON h.key = c.key
 WHERE coalesce(c.held, 0) <> coalesce(h.n, 0)
 ORDER BY 1 LIMIT 1000;
 
@@ -25,17 +29,21 @@ SELECT key FROM limit_counter WHERE key = %(key)s FOR UPDATE;
 UPDATE pool SET used = (SELECT count(*) FROM run_live WHERE pool = %(name)s AND slot_held)
 WHERE name = %(name)s RETURNING used;
 
--- clock_drift: clocks that differ from the newest revision, go on though they should not, or stand though they should go
+-- clock_end: the last of the next so many clocks; none: fewer are left
+SELECT schedule_id FROM clock WHERE schedule_id > %(after)s ORDER BY schedule_id OFFSET %(many)s LIMIT 1;
+
+-- clock_drift: clocks of a stretch that differ from the newest revision, or go on, or stand, though they should not
 SELECT c.schedule_id, s.namespace || '/' || s.name, c.rev, c.mode, c.next_due, c.cursor_rev, r.rev, r.mode,
        s.deleted_at IS NOT NULL, c.after_finish
 FROM clock c
 JOIN schedule s ON s.id = c.schedule_id
 JOIN LATERAL (SELECT rev, mode FROM revision r WHERE r.schedule_id = c.schedule_id ORDER BY rev DESC LIMIT 1) r ON true
-WHERE c.rev <> r.rev OR c.mode <> r.mode
+WHERE c.schedule_id > %(after)s AND c.schedule_id <= %(upto)s AND (
+   c.rev <> r.rev OR c.mode <> r.mode
    OR (c.next_due IS NOT NULL AND (s.deleted_at IS NOT NULL OR (r.mode = 'drop' AND c.cursor_rev = r.rev)))
    OR (c.next_due IS NULL AND s.deleted_at IS NULL AND c.cursor_rev <> r.rev)
-   OR (c.next_due IS NULL AND c.after_finish AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = c.schedule_id))
-ORDER BY 1 LIMIT 1000;
+   OR (c.next_due IS NULL AND c.after_finish AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = c.schedule_id)))
+ORDER BY c.schedule_id LIMIT 1000;
 
 -- mend_clock: a clock follows its newest revision, is looked at now, or stops
 UPDATE clock SET rev = %(rev)s, mode = %(mode)s, next_due = %(next_due)s
