@@ -14,9 +14,9 @@ feed = table("lake.stories.feed_03")
 
 
 @app.pyspark
-def process(run: Run, spark: SparkSession) -> None:
+def process_feed(run: Run, spark: SparkSession) -> None:
     """Append exactly the rows that arrived."""
     run.inputs[feed].read(spark).writeTo("lake.stories.mart_03").append()
 
 
-app.schedule("process-the-feed", process, when=feed.new(), enabled=True)
+app.schedule("process-the-feed", process_feed, when=feed.new(), enabled=True)

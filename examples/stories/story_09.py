@@ -9,10 +9,10 @@ chunks = dataset("chunks-09")
 
 
 @app.python
-def process(run: Run) -> None:
+def process_chunks(run: Run) -> None:
     """Process all chunks at once."""
     print(f"{run.inputs[chunks].rows} rows in {len(run.inputs[chunks].partitions)} chunks")
 
 
-app.schedule("when-it-falls-quiet", process, when=chunks.new().quiet("10m", max_wait="4h"), enabled=True)
-app.schedule("when-all-four-are-there", process, when=chunks.new(partitions=4), enabled=True)
+app.schedule("when-it-falls-quiet", process_chunks, when=chunks.new().quiet("10m", max_wait="4h"), enabled=True)
+app.schedule("when-all-four-are-there", process_chunks, when=chunks.new(partitions=4), enabled=True)

@@ -9,9 +9,11 @@ stream = dataset("stream-10")
 
 
 @app.python
-def process(run: Run) -> None:
+def process_stream(run: Run) -> None:
     """Process what has accumulated."""
     print(f"{run.inputs[stream].bytes} bytes")
 
 
-app.schedule("enough-or-a-while", process, when=stream.new(bytes="100 MB").max_wait("10m", then="run"), enabled=True)
+app.schedule(
+    "enough-or-a-while", process_stream, when=stream.new(bytes="100 MB").max_wait("10m", then="run"), enabled=True
+)

@@ -9,9 +9,9 @@ bursts = dataset("bursts-11")
 
 
 @app.python
-def process(run: Run) -> None:
+def process_bursts(run: Run) -> None:
     """Process what there is, which may be nothing."""
     print(f"{run.inputs[bursts].bytes} bytes")
 
 
-app.schedule("often-enough", process, when=bursts.new(bytes="100 GB") | since_last_run("4h"), enabled=True)
+app.schedule("often-enough", process_bursts, when=bursts.new(bytes="100 GB") | since_last_run("4h"), enabled=True)
