@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from mistakes import BUGS, Bug
+from sizes import first
 
 from tidegate.domain.instants import MINUTE
 from tidegate.sim.faults import USUAL
@@ -14,10 +15,12 @@ from tidegate.sim.workload import Size
 
 SMALL = Scenario(span=10 * MINUTE, size=Size(schedules=10, every=MINUTE), rates=replace(USUAL, slow=0.02))
 SEEDS = 40
+FED = next(place for place, bug in enumerate(BUGS) if bug.name == "places-before-progress")
+"""From here on the mistakes need a world with events, which takes seconds each."""
 
 
 @pytest.mark.requirement("RUN-1", "HA-5")
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", first(FED, BUGS), ids=lambda bug: bug.name)
 def test_a_mistake_that_is_put_back_is_found(bug: Bug) -> None:
     scenario = bug.change(SMALL)
     broken: set[str] = set()
