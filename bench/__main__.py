@@ -24,7 +24,7 @@ from rich.markup import escape
 
 from bench.figures import Figure
 
-ALL = ("cron", "planning", "simulator", "fires", "midnight", "python_runs", "latency", "watch")
+ALL = ("cron", "planning", "simulator", "fires", "midnight", "python_runs", "latency", "idle", "watch", "spark")
 WIDTH = 80
 
 

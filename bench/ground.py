@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
+from urllib.parse import quote, urlencode
 
 import psutil
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.control import programs, schedules
 from tidegate.documents.declared import Program, Schedule
@@ -23,7 +25,7 @@ from tidegate.domain.ids import Fence
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import Concurrency, ScheduleSpec
-from tidegate.domain.triggers import TimeTrigger
+from tidegate.domain.triggers import Trigger
 from tidegate.ports.control import Metadata
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer
@@ -42,6 +44,15 @@ class Ground:
     @property
     def url(self) -> str:
         return self.server.url
+
+    def database(self, name: str) -> str:
+        """The URL of a further database of the same server, with the schema."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        parts = {key: str(value) for key, value in conninfo_to_dict(self.url).items()}
+        url = "postgresql:///?" + urlencode({**parts, "dbname": name}, quote_via=quote)
+        migrate.upgrade(url)
+        return url
 
     @property
     def server_pid(self) -> int:
@@ -108,7 +119,7 @@ async def declare(
     store: PostgresStore,
     name: str,
     program: ProgramSpec,
-    trigger: TimeTrigger,
+    trigger: Trigger,
     constraints: tuple[Concurrency, ...] | None = None,
 ) -> int:
     """A program and an enabled schedule of this name, as a person's; the schedule's id."""
