@@ -71,11 +71,16 @@ class Fence:
     epoch: int
 
 
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS = tuple(high + low for high in _DIGITS for low in _DIGITS)
+
+
 def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    """Two digits at a time: every launch, log and message writes such a name."""
+    if number < 36:
+        return _DIGITS[number]
     text = ""
-    while True:
-        number, digit = divmod(number, 36)
-        text = digits[digit] + text
-        if not number:
-            return text
+    while number >= 1296:
+        text = _PAIRS[number % 1296] + text
+        number //= 1296
+    return (_PAIRS[number] if number >= 36 else _DIGITS[number]) + text

@@ -145,22 +145,34 @@ def _gaps(
 class LocalTicks:
     """The instants of a set of wall-clock times in a zone under a rule."""
 
-    __slots__ = ("times", "zone", "rule", "_pieces")
+    __slots__ = ("times", "zone", "rule", "_pieces", "_here")
 
     def __init__(self, times: LocalTimes, zone: Zone, rule: DstRule) -> None:
         self.times = times
         self.zone = zone
         self.rule = rule
         self._pieces = pieces(zone.name, rule, 0)
+        self._here: tuple[Instant, Instant, Duration] = (0, 0, 0)
+        """Start, end and offset of the piece that was asked last: the next question is nearly always about it too."""
 
     def next(self, after: Instant) -> Instant | None:
         """The first fire strictly after `after`; None when there is none before the year 9999."""
+        start, end, offset = self._here
+        if start <= after < end:
+            found = self.times.first(after + offset + 1)
+            if found is not None and found - offset < end:
+                return found - offset
+        return self._searched(after)
+
+    def _searched(self, after: Instant) -> Instant | None:
+        """`next` from whatever piece holds `after`, on into the pieces that follow."""
         starts, ends, offsets, shifted, horizon = self._pieces
         if after >= horizon:
             return self._further(after) if horizon < END else None
         i = bisect_right(starts, after) - 1
         if i < 0:
             after, i = BEGINNING, 0
+        self._here = (starts[i], ends[i], offsets[i])
         low = after + offsets[i] + 1
         first = self.times.first
         found = first(low)
@@ -224,7 +236,7 @@ class LocalTicks:
 
     def _further(self, after: Instant) -> Instant | None:
         self._extend(after + 1)
-        return self.next(after)
+        return self._searched(after)
 
     def _extend(self, until: Instant) -> None:
         self._pieces = pieces(self.zone.name, self.rule, min(until + 40 * 366 * DAY, END))
