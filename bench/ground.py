@@ -87,7 +87,8 @@ def roles(place: Ground, *names: str, environment: Mapping[str, str] | None = No
         try:
             for name in names:
                 command = [sys.executable, "-m", "tidegate.cli.main", name, "--home", str(place.home)]
-                began[name] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+                command += ["--child-of", str(os.getpid())]  # however this process ends, they end too
+                began[name] = subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=log, stderr=log)
             with psycopg.connect(place.url, autocommit=True) as connection:
                 question = "SELECT count(DISTINCT role) FROM instance WHERE ended_at IS NULL AND role = ANY(%s)"
                 deadline = monotonic() + 30
@@ -106,6 +107,8 @@ def roles(place: Ground, *names: str, environment: Mapping[str, str] | None = No
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+                if process.stdin is not None:
+                    process.stdin.close()
 
 
 def cpu_of(pid: int) -> float:
