@@ -1,8 +1,9 @@
-"""`make demo`: flights land in an Iceberg table on time, while the scheduler and the worker are killed.
+"""`make demo`: flights land in Iceberg tables on time and start what is made of them, while the scheduler and the
+worker are killed.
 
 Exit 0 only if every promise that it shows was kept. About two minutes after set-up; on a slow machine it waits for
 Spark and for the days that are due, within limits, and says so. `--seconds N` runs the schedules longer or shorter
-(default 75), `--keep` leaves the home in place. Times of fires are UTC.
+(default 60), `--keep` leaves the home in place. Times of fires are UTC.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from demo import proof
+from demo import arrivals, proof
 from demo.pace import Pace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +44,8 @@ FIRST_LIMIT = 180.0
 """Seconds that a slow machine has for them."""
 BACKLOG_LIMIT = 180.0
 """Seconds that a slow machine has to land the days that are due when the schedules' time is over."""
+CONSUMERS_LIMIT = 120.0
+"""Seconds that a slow machine has until everything that landed has reached its consumers."""
 OPEN = "waiting,ready,starting,running,stopping"
 
 console = Console(highlight=False, width=min(100, shutil.get_terminal_size((80, 24)).columns))
@@ -60,12 +63,14 @@ class Story:
         self.pace = Pace()
         self.ended: Counter[tuple[str, str]] = Counter()
         self.days_before_the_kill = 0
+        self.newest: dict[str, int] = {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = {**os.environ, "TIDEGATE_URL": self.url, "TIDEGATE_HOME": str(home)}
         self.environment["TIDEGATE_SPARK__JARS_DIR"] = str(JARS)
+        self.environment["TIDEGATE_LAKE__POLL"] = "PT1S"
         self.environment.pop("TIDEGATE_DATABASE_URL", None)
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", timeout=10)
         self.up: subprocess.Popen[bytes] | None = None
@@ -122,7 +127,7 @@ class Story:
 
     def look(self) -> None:
         """Tell of each run that ended since the last look: those on Spark one by one, the small ones as a count."""
-        for name in proof.PERIODS:
+        for name in (*proof.PERIODS, *arrivals.CONSUMERS):
             for run in reversed(self.runs(schedule=name)):
                 mark = (run["id"] or run["fire_time"], run["state"])
                 if run["finished_at"] and mark not in self.seen:
@@ -135,10 +140,8 @@ class Story:
         if state == "succeeded" and tries <= 1 and name in ("landing", "disk"):
             return
         colour = {"succeeded": "green", "missed": "yellow", "superseded": "yellow"}.get(state, "red")
-        fire = datetime.fromisoformat(run["fire_time"])
-        what = f", {day_of(fire, proof.PERIODS[name])} landed" if (name, state) == ("ingest", "succeeded") else ""
         again = f"  [yellow]{tries} attempts[/yellow]" if tries > 1 else ""
-        self.say(f"{name:7} of {fire:%H:%M:%S}Z  [{colour}]{state}[/{colour}]{what}{again}")
+        self.say(f"{name:7} {_about(run)}  [{colour}]{state}[/{colour}]{again}")
 
     def tell_where_it_stands(self) -> None:
         days, open_days = self.days(), len(self.runs(schedule="ingest", state=OPEN))
@@ -212,15 +215,40 @@ class Story:
                 return roles
             time.sleep(0.05)
 
-    def settle(self) -> None:
-        """Disable the schedules and wait until nothing is open any more."""
-        for name in proof.PERIODS:
+    def disable(self, *names: str) -> None:
+        """Disable schedules and wait until nothing of them is open any more."""
+        for name in names:
             done = self.command("-n", "demo", "disable", name, "--reason", "end of the demo")
             if done.returncode:
                 raise SystemExit(f"tidegate disable {name} failed: {done.stderr}")
-        end = time.monotonic() + 60
-        while time.monotonic() < end and self.runs(state=OPEN):
-            self.watch(0.5)
+        self.watch_until(lambda: not any(self.runs(schedule=name, state=OPEN) for name in names), 60)
+
+    def consumed(self) -> bool:
+        """Whether all that landed has reached everything that waits for it, and nothing is under way."""
+        if self.runs(state=OPEN) or not self.told("lake.raw.flights", self.days()):
+            return False
+        given: dict[str, Any] = {}
+        for name in arrivals.CONSUMERS:
+            runs = [run for run in self.runs(schedule=name) if run["started_at"]]
+            if not runs:
+                return False
+            given |= {(name, one["dataset"]): one["to_snapshot"] for one in runs[0]["inputs"]}
+        return all(int(to or 0) == self.newest.get(dataset, 0) for (_, dataset), to in given.items())
+
+    def told(self, dataset: str, days: int) -> bool:
+        """Whether the commits of so many days are events; notes the newest snapshot of each table."""
+        answer = self.api.get("/events", params={"type": "dataset.updated", "limit": 1000})
+        items = answer.json()["items"] if answer.status_code == 200 else []
+        for one in reversed(items):
+            self.newest[one["key"]] = int(one["payload"]["snapshot"])
+        return sum(one["key"] == dataset for one in items) >= days
+
+    def settle(self) -> None:
+        """Nothing lands any more: let what waits for it have it, then end."""
+        self.disable("weather", "ingest", "landing", "disk")
+        if not self.watch_until(self.consumed, CONSUMERS_LIMIT):
+            self.say(f"[yellow]a slow machine: after {CONSUMERS_LIMIT:.0f} s not all has been consumed[/yellow]")
+        self.disable(*arrivals.CONSUMERS)
         self.watch(0.6)
 
     def stop(self) -> None:
@@ -231,6 +259,21 @@ class Story:
             except subprocess.TimeoutExpired:
                 self.up.kill()
                 self.claim(proof.Claim("SIGTERM ends everything within 30 s", False, "it was still there"))
+
+
+def _about(run: Mapping[str, Any]) -> str:
+    """What a run stands for: the fire, and what landed or arrived."""
+    name, done = run["schedule"], run["state"] == "succeeded"
+    if name in proof.PERIODS:
+        fire = datetime.fromisoformat(run["fire_time"])
+        kind = {"ingest": "flights", "weather": "weather"}.get(name)
+        what = f", {kind} of {day_of(fire, proof.PERIODS[name])}" if kind and done else ""
+        return f"of {fire:%H:%M:%S}Z{what}"
+    given = {one["dataset"].rpartition(".")[2]: one for one in run["inputs"] or ()}
+    if name == "cleanup":
+        return "since no flights came for 10 s"
+    told = " and ".join(f"{one['rows']:,} new rows of {kind}" for kind, one in given.items())
+    return f"with {told or 'nothing yet'}" + (", 30 s after the first" if run.get("timed_out_waiting") else "")
 
 
 def provision(story: Story) -> None:
@@ -254,34 +297,48 @@ def prove(story: Story) -> None:
     said = audit.stdout.strip().splitlines()[-1:] or [audit.stderr.strip()]
     story.claim(proof.Claim("`tidegate audit` recomputes the same", audit.returncode == 0, said[0]))
     address = address_of(story.home)
-    with psycopg.connect(address) as connection:
-        story.outcomes = proof.ledger(connection, story.claim)
-        days = proof.landed_days(connection, day_of)
-    after = len(days) - story.days_before_the_kill
-    story.claim(
-        proof.Claim(
-            "days landed before the kill and after it",
-            story.days_before_the_kill > 0 and after > 0,
-            f"{story.days_before_the_kill} before, {after} after",
-        )
-    )
     spec = DriverSpec(home=str(story.home), catalog_url=address, settings=SparkSettings())
     catalog = iceberg_catalog(spec)
     try:
-        rows = catalog.load_table("raw.flights").scan().to_arrow()
+        names = ("raw.flights", "raw.weather", "mart.delays", "mart.report")
+        tables = {f"lake.{name}": catalog.load_table(name) for name in names}
+        rows = {name: table.scan().to_arrow() for name, table in tables.items()}
     finally:
         catalog.engine.dispose()
-    proof.table(rows, days, rows_per_day(), story.claim)
+    with psycopg.connect(address) as connection:
+        clocked = proof.ledger(connection, story.claim)
+        days = proof.landed_days(connection, "ingest", day_of)
+        after = len(days) - story.days_before_the_kill
+        story.claim(
+            proof.Claim(
+                "days landed before the kill and after it",
+                story.days_before_the_kill > 0 and after > 0,
+                f"{story.days_before_the_kill} before, {after} after",
+            )
+        )
+        landed = proof.table("flights", rows[arrivals.FLIGHTS], days, rows_per_day(), story.claim)
+        hours = proof.landed_days(connection, "weather", day_of)
+        proof.table("weather", rows[arrivals.WEATHER], hours, rows_per_day("weather"), story.claim)
+        story.outcomes = {**clocked, **arrivals.outcomes(connection)}
+        total = {name: rows[name].num_rows for name in (arrivals.FLIGHTS, arrivals.WEATHER)}
+        arrivals.commits({name: tables[name] for name in total}, connection, story.claim)
+        for consumer, dataset in (
+            ("delays", arrivals.FLIGHTS), ("report", arrivals.FLIGHTS), ("report", arrivals.WEATHER)
+        ):  # fmt: skip
+            arrivals.ranges(arrivals.started(connection, consumer), consumer, dataset, total[dataset], story.claim)
+        arrivals.reasons(connection, story.claim)
+    arrivals.results(rows["lake.mart.delays"], rows["lake.mart.report"], landed, total[arrivals.WEATHER], story.claim)
 
 
 def summary(story: Story) -> bool:
     """What a person enjoys reading at the end."""
     table = Table(title="What ran", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("schedule", "every", "fires", "outcomes"):
+    for column in ("schedule", "starts", "fires", "outcomes"):
         table.add_column(column)
     for name, outcome in story.outcomes.items():
         told = ", ".join(f"{count} {state}" for state, count in outcome.most_common() if count)
-        table.add_row(name, f"{proof.PERIODS[name]} s", str(outcome.total()), told)
+        starts = arrivals.CONSUMERS.get(name) or f"every {proof.PERIODS[name]} s"
+        table.add_row(name, starts, str(outcome.total()), told)
     console.print()
     console.print(table)
     dropped = sum(outcome["superseded"] for outcome in story.outcomes.values())
@@ -296,13 +353,13 @@ def summary(story: Story) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=75.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
 
     home = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     story = Story(home)
-    console.print("[bold]Tidegate: flights of 2013, day by day, through a kill -9[/bold]\n")
+    console.print("[bold]Tidegate: flights and weather of 2013, day by day, through a kill -9[/bold]\n")
     try:
         provision(story)
         story.start()
@@ -310,16 +367,16 @@ def main() -> int:
         applied = story.command("apply", "-f", "examples/flights.yaml")
         if applied.returncode:
             raise SystemExit(f"tidegate apply failed:\n{applied.stdout}{applied.stderr}")
-        story.say("tidegate apply -f examples/flights.yaml: four programs, four schedules, enabled")
+        story.say("tidegate apply -f examples/flights.yaml: seven programs, seven schedules, enabled")
         half = options.seconds * 0.5
         story.watch(half)
         story.land_first_days()
         story.kill_in_the_middle()
         story.watch(half)
         story.land_what_is_due()
-        story.say("the schedules are disabled; what runs may end")
+        story.say("nothing lands any more; what waits for arrivals gets the rest")
         story.settle()
-        story.say("proving it, from the database and from the Iceberg table")
+        story.say("proving it, from the database and from the Iceberg tables")
         prove(story)
     finally:
         story.stop()

@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 
 SECOND = 1_000_000
-PERIODS = {"ingest": 5, "delays": 15, "landing": 2, "disk": 3}
-"""Seconds between the fires of each of the demo's schedules; all four grids contain the epoch."""
+PERIODS = {"ingest": 5, "weather": 20, "landing": 2, "disk": 3}
+"""Seconds between the fires of each schedule that follows the clock; all four grids contain the epoch."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,11 @@ def ledger(connection: psycopg.Connection[Any], claims: Callable[[Claim], None])
     return outcomes
 
 
-def table(rows: Any, fires: Mapping[str, int], expected: Mapping[str, int], claims: Callable[[Claim], None]) -> None:
-    """Each landed day's rows are in the Iceberg table exactly once. `rows` is the whole table (pyarrow)."""
+def table(
+    kind: str, rows: Any, fires: Mapping[str, int], expected: Mapping[str, int], claims: Callable[[Claim], None]
+) -> Counter[str]:
+    """Each landed day's rows are in the Iceberg table exactly once. `rows` is the whole table (pyarrow). Returns the
+    rows per day that are in it."""
     landed: Counter[tuple[str, int]] = Counter()
     for day, fire in zip(rows["flight_date"].to_pylist(), rows["fire_time"].to_pylist(), strict=True):
         landed[day.isoformat(), int(fire.replace(tzinfo=UTC).timestamp()) * SECOND] += 1
@@ -82,11 +85,11 @@ def table(rows: Any, fires: Mapping[str, int], expected: Mapping[str, int], clai
     for (day, _), count in landed.items():
         per_day[day] += count
     wrong = {day: count for day, count in per_day.items() if count != expected[day]}
-    missing = set(fires) - set(per_day)
+    missing = {day for day in fires if expected[day]} - set(per_day)
     extra = set(per_day) - set(fires)
     claims(
         Claim(
-            "each landed day's flights are in the Iceberg table exactly once",
+            f"each landed day's {kind} are in the Iceberg table exactly once",
             bool(per_day) and not wrong and not missing and not extra,
             f"{len(per_day)} days, {sum(per_day.values()):,} rows"
             + (f"; wrong counts {wrong}" if wrong else "")
@@ -94,12 +97,16 @@ def table(rows: Any, fires: Mapping[str, int], expected: Mapping[str, int], clai
             + (f"; not asked for {sorted(extra)}" if extra else ""),
         )
     )
+    return per_day
 
 
-def landed_days(connection: psycopg.Connection[Any], day_of: Callable[[datetime, int], Any]) -> dict[str, int]:
-    """The days whose ingest run succeeded, from the ledger: day -> fire time."""
+def landed_days(
+    connection: psycopg.Connection[Any], schedule: str, day_of: Callable[[datetime, int], Any]
+) -> dict[str, int]:
+    """The days of which a schedule's run succeeded, from the ledger: day -> fire time."""
     rows = connection.execute(
         "SELECT r.fire_time FROM run r JOIN schedule s ON s.id = r.schedule_id"
-        " WHERE s.namespace = 'demo' AND s.name = 'ingest' AND r.outcome = 'succeeded'"
+        " WHERE s.namespace = 'demo' AND s.name = %s AND r.outcome = 'succeeded'",
+        [schedule],
     ).fetchall()
-    return {day_of(datetime.fromtimestamp(fire / SECOND, UTC), PERIODS["ingest"]).isoformat(): fire for (fire,) in rows}
+    return {day_of(datetime.fromtimestamp(fire / SECOND, UTC), PERIODS[schedule]).isoformat(): fire for (fire,) in rows}
