@@ -56,7 +56,7 @@ async def _prepare(place: ground.Ground, schedules: int) -> Instant:
     """Declare them for a second that is far enough away; which one that is."""
     store = PostgresStore(place.url)
     try:
-        due = (await store.now() // SECOND + 15 + schedules // 10_000) * SECOND
+        due = (await store.now() // SECOND + 25 + schedules // 5_000) * SECOND
         at = to_datetime(due)
         trigger = Cron(expression=f"{at:%-S %-M %-H} * * *", timezone="UTC", seconds=True)
         template = await ground.declare(store, "daily", NOOP, trigger)

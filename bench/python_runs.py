@@ -76,7 +76,7 @@ async def _prepare(place: ground.Ground, runs: int) -> tuple[Instant, Instant]:
     """Declare them for two instants that are far enough away; which those are."""
     store = PostgresStore(place.url)
     try:
-        due = (await store.now() // SECOND + 12 + runs // 10_000) * SECOND
+        due = (await store.now() // SECOND + 25 + runs // 5_000) * SECOND
         again = due + (20 + runs // 2500) * SECOND
         one, two = to_datetime(due), to_datetime(again)
         if one.hour != two.hour or one.minute != two.minute:  # one expression must name both, and nothing between
