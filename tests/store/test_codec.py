@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 
 from tidegate.domain.programs import PROGRAMS
 from tidegate.domain.schedules import ScheduleSpec
-from tidegate.domain.triggers import Cron
+from tidegate.domain.triggers import (
+    TRIGGERS,
+    All,
+    AnyOf,
+    Cron,
+    Custom,
+    Elapsed,
+    Happened,
+    NOf,
+    Quiet,
+    Since,
+    Then,
+    Trigger,
+    nodes,
+)
 from tidegate.store.codec import decode_program, decode_schedule, encode
 
 scalars = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
@@ -23,7 +37,28 @@ def fields_of(kind: type[Any]) -> dict[str, Any]:
     return {name: documents for name in ("arguments", "environment", "conf") if name in names}
 
 
-@given(st.builds(ScheduleSpec, **fields_of(ScheduleSpec)))
+def composed(inner: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
+    """Every composite over these."""
+    several = st.lists(inner, min_size=1, max_size=4).map(tuple)
+    waits = st.none() | st.integers(0, 2**53)
+    return st.one_of(
+        st.builds(Quiet, trigger=inner, silence=st.integers(0, 2**53), max_wait=waits),
+        st.builds(All, triggers=several, max_wait=waits, then=st.sampled_from(Then)),
+        st.builds(AnyOf, triggers=several),
+        st.builds(NOf, n=st.integers(1, 4), triggers=several),
+    )
+
+
+special: dict[type[Any], st.SearchStrategy[Any]] = {
+    Happened: st.builds(Happened, match=st.none() | documents),
+    Custom: st.builds(Custom, parameters=documents),
+}
+leaves = st.one_of(*(special.get(kind, st.builds(kind)) for kind in TRIGGERS if kind not in (Quiet, All, AnyOf, NOf)))
+trees: st.SearchStrategy[Trigger] = st.recursive(leaves, composed, max_leaves=12)
+schedules = st.builds(ScheduleSpec, trigger=trees, **fields_of(ScheduleSpec))
+
+
+@given(schedules)
 def test_schedules_survive(spec: ScheduleSpec) -> None:
     text = encode(spec)
     assert decode_schedule(text) == spec
@@ -37,6 +72,20 @@ def test_programs_survive(kind: type[Any]) -> None:
         assert decode_program(encode(spec)) == spec
 
     survives()
+
+
+def test_every_trigger_survives_at_any_depth() -> None:
+    tree: Trigger = AnyOf(
+        triggers=(
+            Quiet(trigger=NOf(n=1, triggers=(Happened(event="user.a", match={"a": [1, {"b": None}]}),)), silence=1),
+            All(triggers=(Custom(plugin="p", parameters={"x": {}}), Elapsed(since=Since.LAST_RUN, after=2))),
+        )
+    )
+    for _ in range(20):
+        tree = All(triggers=(tree, Cron(expression="* * * * *", latch=0)), max_wait=3, then=Then.DISCARD)
+    found = decode_schedule(encode(ScheduleSpec(program="p", trigger=tree)))
+    assert found.trigger == tree
+    assert [type(one) for one in nodes(found.trigger)] == [type(one) for one in nodes(tree)]
 
 
 def test_the_text_says_everything_so_that_a_later_default_changes_nothing() -> None:
