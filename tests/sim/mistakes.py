@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.domain.errors import CommitUnknown
-from tidegate.domain.ids import Fence, RunKey
-from tidegate.domain.instants import SECOND, Duration, Instant
+from tidegate.domain.ids import Fence, RunKey, ScheduleId
+from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.planning import Due, Plan
 from tidegate.domain.schedules import CatchUpPolicy, Mode
 from tidegate.domain.stopping import Ended
 from tidegate.engine.dispatcher import Dispatcher
+from tidegate.engine.matcher import Matcher
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
+from tidegate.ports.collecting import Collected, Collecting, NewEvent, Pin, Receipt
 from tidegate.ports.engine import AdmissionFacts, Candidate, Instance
 from tidegate.sim.backend import ROUGH
 from tidegate.sim.clock import VirtualClock
+from tidegate.sim.feeds import Feeds
 from tidegate.sim.memory import MemoryStore, MemoryTransaction
+from tidegate.sim.memory.declare import ControlTransaction
 from tidegate.sim.memory.rows import LeaseRow, copied
 from tidegate.sim.process import Pace, Parts
 from tidegate.sim.run import Scenario
@@ -32,14 +36,22 @@ class Bug:
     name: str
     laws: tuple[str, ...]
     change: Callable[[Scenario], Scenario]
+    first: int = 0  # the seed to begin with: what needs a rare meeting is looked for where it is known to happen
 
 
-def _store(transaction: type[MemoryTransaction] | None = None, **methods: Any) -> Callable[[Scenario], Scenario]:
+def _store(
+    transaction: type[MemoryTransaction] | None = None,
+    control: type[ControlTransaction] | None = None,
+    **methods: Any,
+) -> Callable[[Scenario], Scenario]:
     """A scenario whose store has another transaction, or other methods."""
 
     class Broken(MemoryStore):
         def transaction(self, fence: Fence) -> MemoryTransaction:
             return (transaction or MemoryTransaction)(self.data, fence)
+
+        def changing(self) -> ControlTransaction:
+            return (control or ControlTransaction)(self.data, self.time)
 
     for name, method in methods.items():
         setattr(Broken, name, method)
@@ -245,6 +257,165 @@ class NeverAdopts(Supervisor):
         return 0
 
 
+# ── of data, events and silence ────────────────────────────────────────────────────────────────────────────────────
+
+
+BUSY_FEEDS = Feeds(schedules=12, every=3 * SECOND, change=MINUTE)
+
+
+def _fed(
+    change: Callable[[Scenario], Scenario], *, faults: bool = True, feeds: Feeds = BUSY_FEEDS, crash: float = 0.002
+) -> Callable[[Scenario], Scenario]:
+    """Publishers, and many who wait for what they publish."""
+
+    def changed(scenario: Scenario) -> Scenario:
+        size, rates = Size(schedules=3, programs=3, every=MINUTE), replace(scenario.rates, crash=crash)
+        made = replace(change(scenario), feeds=feeds, size=size, span=5 * MINUTE, settle=MINUTE)
+        return replace(made, faults=faults, rates=rates)
+
+    return changed
+
+
+class PlacesBeforeProgress(MemoryTransaction):
+    """How far subscriptions have read is written before, and apart from, what came of it."""
+
+    async def collect(self, results: Sequence[Collected], now: Instant) -> int:
+        grown = await super().collect(results, now)
+        table = self.data.subscription
+        table.rows.update({key: row for key, row in (self.own[table.number] or {}).items() if row is not None})
+        return grown
+
+
+class NeedTooHigh(MemoryTransaction):
+    """A tree is looked at one event too late."""
+
+    def _write(self, result: Collected) -> None:
+        super()._write(result)
+        for key in self.subscriptions_of(result.collecting.schedule_id):
+            row = self.get(self.data.subscription, key)
+            assert row is not None
+            if row.need is not None:
+                self.put(self.data.subscription, key, row._replace(need=row.need + 1))
+
+
+class KeepsOldArrivals(ControlTransaction):
+    """An update begins where the state before had read to, not at the present."""
+
+    async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:
+        old = {key: self.get(self.data.subscription, key) for key in self.subscriptions_of(schedule)}
+        await super().reset_progress(schedule, now)
+        for key, row in old.items():
+            new = self.get(self.data.subscription, key)
+            if row is not None and new is not None:
+                places = {"base": row.base, "seen": row.seen, "seen_rows": row.seen_rows, "seen_bytes": row.seen_bytes}
+                self.put(self.data.subscription, key, new._replace(**places))
+
+
+class QuietGoesOn(MemoryTransaction):
+    """Silence is counted from the first of several events."""
+
+    async def collections(self, *args: Any) -> Sequence[Collecting]:
+        return [
+            replace(one, bulk=tuple(replace(some, last_at=some.first_at) for some in one.bulk))
+            for one in await super().collections(*args)
+        ]
+
+
+class SilenceForgotten(MemoryTransaction):
+    """When a run ends, nobody writes down when too much time will have passed since."""
+
+    def _end_of_tree(self, run: Any, finished_at: Instant) -> None:
+        there = self.get(self.data.deadline, run.key.schedule_id)
+        super()._end_of_tree(run, finished_at)
+        self.set_deadlines(run.key.schedule_id, there.deadlines if there else ())
+
+
+class LongestWaitForgotten(MemoryTransaction):
+    """A deadline is stored when it is first known, and not again when something else comes."""
+
+    def _write(self, result: Collected) -> None:
+        super()._write(result)
+        if result.collecting.bulk or result.collecting.given:
+            self.set_deadlines(result.collecting.schedule_id, ())
+
+
+class InboxEmptiedFirst(MemoryTransaction):
+    """What is claimed of the inbox is gone at once, whatever becomes of the transaction."""
+
+    async def claim_inbox(self, now: Instant, limit: int) -> Sequence[ScheduleId]:
+        found = await super().claim_inbox(now, limit)
+        for place in list(self.own[self.data.inbox.number] or {}):
+            self.data.inbox.rows[place] = -1
+        return found
+
+    def release(self) -> None:
+        super().release()
+        rows = self.data.inbox.rows
+        for place in [place for place, topic in rows.items() if topic == -1]:
+            del rows[place]
+
+
+class InputLost(MemoryTransaction):
+    """What a run was given that never starts is given to nobody."""
+
+    def _end_of_tree(self, run: Any, finished_at: Instant) -> None:
+        run.moved, moved = False, run.moved
+        super()._end_of_tree(run, finished_at)
+        run.moved = moved
+
+
+class InputTwice(MemoryTransaction):
+    """What is owed does not move when a run is given it."""
+
+    async def pin(self, pins: Sequence[Pin], now: Instant) -> Any:
+        found = await super().pin([replace(one, moves=False) for one in pins], now)
+        for one in pins:
+            self.edit(self.data.run, one.key).moved = one.moves
+        return found
+
+
+class Unnumbered(ControlTransaction):
+    """Events are numbered without locking their topics: two publishers take the same number."""
+
+    async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
+        receipts = await super().publish(events, now)
+        topics = self.data.topic.locks
+        for held in [held for held in self.held if held[0] is topics]:
+            self.held.remove(held)
+            del topics[held[1]]
+        return receipts
+
+
+class Repeats(ControlTransaction):
+    """A publisher's id is not looked at."""
+
+    async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
+        for event in events:
+            self.data.dedup.rows.pop((event.source, event.id or ""), None)
+        return await super().publish(events, now)
+
+
+class TicksTakeNothing(Timekeeper):
+    """A fire of a clock leaves behind what was collected beside it."""
+
+    async def _collect(self, tx: Any, plans: Any, now: Instant) -> Any:
+        return (), ()
+
+
+class MatchesWhatIsDue(Matcher):
+    """The matcher does not leave to the timekeeper what has a tick due."""
+
+    async def _advance(self, tx: Any, schedules: Any, now: Instant, notes: list[str]) -> Any:
+        class Undue:
+            async def collections(self, *args: Any) -> Sequence[Collecting]:
+                return [replace(one, clock_due=None) for one in await tx.collections(*args)]
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(tx, name)
+
+        return await super()._advance(Undue(), schedules, now, notes)  # type: ignore[arg-type]
+
+
 BUGS = (
     Bug(name="cursor-before-runs", laws=("one_outcome",), change=_store(CursorBeforeRuns)),
     Bug(name="no-fence", laws=("no_stale_writes",), change=_store(NoFence)),
@@ -272,5 +443,36 @@ BUGS = (
     Bug(name="start-before-commit", laws=("no_attempt_unaccounted",), change=_parts(dispatcher=StartsFirst)),
     Bug(name="doubts-forgotten", laws=("nothing_stuck",), change=_parts(dispatcher=ForgetsDoubts)),
     Bug(name="never-asks", laws=("one_run_a_key", "no_attempt_unaccounted"), change=_parts(supervisor=NeverAsks)),
+    Bug(name="places-before-progress", laws=("events_counted",), change=_fed(_store(PlacesBeforeProgress))),
+    Bug(name="need-too-high", laws=("nothing_forgotten",), change=_fed(_store(NeedTooHigh))),
+    Bug(name="old-arrivals-stay", laws=("events_counted",), change=_fed(_store(control=KeepsOldArrivals))),
+    Bug(name="quiet-goes-on", laws=("fires_folded",), change=_fed(_store(QuietGoesOn), faults=False)),
+    Bug(name="silence-forgotten", laws=("nothing_forgotten",), change=_fed(_store(SilenceForgotten))),
+    Bug(name="longest-wait-forgotten", laws=("nothing_forgotten",), change=_fed(_store(LongestWaitForgotten))),
+    Bug(
+        name="inbox-emptied-first",
+        laws=("nothing_forgotten",),
+        change=_fed(_store(InboxEmptiedFirst), feeds=replace(BUSY_FEEDS, every=90 * SECOND), crash=0.03),
+    ),
+    Bug(
+        name="input-lost",
+        laws=("input_complete",),
+        change=_fed(_store(InputLost), feeds=replace(BUSY_FEEDS, change=5 * SECOND)),
+        first=15,
+    ),
+    Bug(name="input-twice", laws=("input_complete",), change=_fed(_store(InputTwice))),
+    Bug(name="unnumbered", laws=("published_once",), change=_fed(_store(control=Unnumbered))),
+    Bug(name="repeats", laws=("published_once",), change=_fed(_store(control=Repeats))),
+    Bug(
+        name="ticks-take-nothing",
+        laws=("fires_folded",),
+        change=_fed(_parts(timekeeper=TicksTakeNothing), faults=False),
+    ),
+    Bug(
+        name="matches-what-is-due",
+        laws=("fires_folded",),
+        change=_fed(_parts(matcher=MatchesWhatIsDue), faults=False),
+        first=28,
+    ),
     Bug(name="never-adopts", laws=("nothing_stuck",), change=_parts(supervisor=NeverAdopts)),
 )

@@ -14,9 +14,10 @@ from tidegate.sim.workload import Size
 
 SCRIPT = """
 from tidegate.domain.instants import MINUTE
+from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, simulate
 from tidegate.sim.workload import Size
-print(simulate(11, Scenario(span=8 * MINUTE, size=Size(every=MINUTE))).history.digest)
+print(simulate(11, Scenario(span=8 * MINUTE, size=Size(every=MINUTE), feeds=Feeds())).history.digest)
 """
 
 

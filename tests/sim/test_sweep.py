@@ -9,6 +9,7 @@ from sizes import examples, first
 
 from tidegate.domain.instants import HOUR, MINUTE, SECOND
 from tidegate.sim.faults import USUAL as FAULTS
+from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, simulate
 from tidegate.sim.workload import Size
 
@@ -20,6 +21,14 @@ SHORT = Scenario(
 )
 MIDDLE = Scenario(span=20 * MINUTE, size=Size(every=MINUTE))
 LARGE = Scenario(span=HOUR, schedulers=3, workers=4, size=Size(schedules=25, programs=8, every=MINUTE))
+FED = Scenario(
+    span=4 * MINUTE,
+    settle=MINUTE,
+    size=Size(schedules=3, programs=3, every=MINUTE),
+    feeds=Feeds(schedules=10, every=4 * SECOND, change=MINUTE),
+    rates=replace(FAULTS, slow=0.03),
+)
+"""Publishers, and triggers of every kind that wait for what they publish, programs, and silence."""
 CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
@@ -35,6 +44,23 @@ def test_no_law_breaks_whatever_fails(first: int) -> None:
 
 def test_no_law_breaks_where_nothing_fails() -> None:
     assert not _broken(CALM, range(examples(5)))
+
+
+@pytest.mark.requirement("EVENT-1", "EVENT-2", "DATA-5", "DATA-10", "GATE-10", "GATE-16")
+def test_no_event_is_lost_or_counted_twice_whatever_fails() -> None:
+    assert not _broken(FED, range(10))
+
+
+@pytest.mark.requirement("DATA-5", "DATA-6", "DATA-7", "DATA-8", "DATA-9", "EVENT-1")
+def test_triggers_fire_as_a_fold_over_single_events_says() -> None:
+    assert not _broken(replace(FED, faults=False), range(100, 108))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("EVENT-1", "EVENT-2", "DATA-5", "DATA-10", "GATE-10", "GATE-16")
+@pytest.mark.parametrize("first", range(8000, 9000, 100))
+def test_no_event_is_lost_or_counted_twice_in_a_thousand_seeds(first: int) -> None:
+    assert not _broken(replace(FED, faults=first % 500 != 0), range(first, first + 100))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 from time import perf_counter, process_time
 
 from tidegate.domain.instants import HOUR, SECOND
+from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, Verdict, simulate
 from tidegate.sim.speed import measure, measure_faulted
 
@@ -18,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     gc.set_threshold(50_000, 20, 50)  # histories grow and stay; looking at them often finds nothing
     if options.speed:
         return _speed(options.hours)
-    scenario = Scenario(span=int(options.hours * HOUR), faults=not options.no_faults)
+    feeds = None if options.no_feeds else Feeds()
+    scenario = Scenario(span=int(options.hours * HOUR), faults=not options.no_faults, feeds=feeds)
     began, used = perf_counter(), process_time()
     fires = broken = 0
     injected: dict[str, int] = {}
@@ -31,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             _tell(verdict)
         if verdict.violations:
             broken += 1
-            more = " --no-faults" if options.no_faults else ""
+            more = (" --no-faults" if options.no_faults else "") + (" --no-feeds" if options.no_feeds else "")
             print(f"  again: python -m tidegate.sim --seed {seed} --hours {options.hours:g}{more}")
     took, used = perf_counter() - began, process_time() - used
     virtual = options.seeds * options.hours * 3600
@@ -84,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours of each")
     parser.add_argument("--no-faults", action="store_true", help="nothing goes wrong")
+    parser.add_argument("--no-feeds", action="store_true", help="nothing is published, and time alone fires")
     parser.add_argument("--speed", action="store_true", help="measure the speed on a calm system instead")
     return parser
 

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from tidegate.domain.evidence import told
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.ports.launching import Launch
+from tidegate.sdk.publishing import OUTBOX
 from tidegate.sdk.run import Run
+
+
+@contextmanager
+def outbox(took: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
+    """Where `run.publish` and `publish` of a program leave events meanwhile; each is handed to `took` at the end."""
+    before = os.environ.get(OUTBOX)
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ[OUTBOX] = directory
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[OUTBOX]
+            else:
+                os.environ[OUTBOX] = before
+            for path in sorted(Path(directory).glob("*.json")):
+                took(json.loads(path.read_text()))
 
 
 def call(function: Callable[..., Any], launch: Launch) -> Any:
@@ -37,8 +61,5 @@ def context(launch: Launch) -> dict[str, Any]:
         "previous_fire_time": moment(launch.previous_fire_time),
         "cause": {"type": launch.cause.value, "by": launch.caused_by, "fire_time": moment(launch.fire_time)},
         "arguments": dict(launch.arguments),
-        "inputs": launch.inputs,
-        "upstream": (launch.evidence or {}).get("upstream"),
-        "timed_out_waiting": bool((launch.evidence or {}).get("timed_out_waiting")),
-        "evidence": launch.evidence,
+        **told(launch.evidence, launch.inputs),
     }

@@ -6,7 +6,7 @@ answer is published again under its id, as publishers do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -59,9 +59,10 @@ class Feeds:
 class Feeders(People):
     """A publisher and those who wait for it, in one: everything they do is one thing after the other."""
 
-    def __init__(self, sim: Simulation, rng: Random, feeds: Feeds) -> None:
+    def __init__(self, sim: Simulation, rng: Random, feeds: Feeds, name: str = "feed") -> None:
         super().__init__(sim, rng, Size())
         self.feeds = feeds
+        self.name = name
         self.trees: dict[str, ScheduleSpec] = {}
         self.numbers = 0
         self.snapshots = dict.fromkeys(DATASETS, 0)
@@ -87,6 +88,15 @@ class Feeders(People):
             except TidegateError as error:
                 self.count(f"answered {error.code}")
 
+    async def publish(self, until: Instant) -> None:
+        """Nothing but publishing."""
+        while self.sim.clock.instant < until:
+            await Sleep(int(self.rng.expovariate(1 / self.feeds.every)) + 1)
+            try:
+                await self._publish()
+            except TidegateError as error:
+                self.count(f"answered {error.code}")
+
     # publishing
     async def _publish(self) -> None:
         """One transaction of one to five events, again and again until it is answered."""
@@ -109,7 +119,7 @@ class Feeders(People):
         if rng.random() < 0.5:
             payload = {"size": rng.choice(("small", "large")), "n": self.numbers}
             which = rng.choice(("user.landed", "user.landed", "user.left"))
-            return NewEvent(type=which, key=f"{SPACE}/{rng.choice('ab')}", payload=payload, id=number, source="feed")
+            return NewEvent(type=which, key=f"{SPACE}/{rng.choice('ab')}", payload=payload, id=number, source=self.name)
         dataset = rng.choice(DATASETS)
         before = self.snapshots[dataset]
         self.snapshots[dataset] += 1
@@ -121,7 +131,7 @@ class Feeders(People):
             "snapshot": before + 1,
             "previous_snapshot": before,
         }
-        return NewEvent(type="dataset.updated", key=dataset, payload=told, id=number, source="watcher")
+        return NewEvent(type="dataset.updated", key=dataset, payload=told, id=number, source=self.name)
 
     # waiting for it
     async def _program(self, name: str) -> None:
@@ -134,7 +144,8 @@ class Feeders(People):
             await self._tree()
         elif choose < 0.35:
             self.count("tree edited")
-            await self._declare_tree(name, self.draw(), None)
+            other = replace(self.trees[name], arguments={"n": self.rng.randrange(1000)})
+            await self._declare_tree(name, other if self.rng.random() < 0.5 else self.draw(), None)
         elif choose < 0.55:
             self.count("tree disabled")
             await schedules.disable(self.store, SPACE, name, who=WHO)
@@ -207,8 +218,8 @@ class Feeders(People):
                     return Quiet(trigger=inner[0], silence=rng.choice((5 * SECOND, 15 * SECOND)), max_wait=wait)
                 case _:
                     tick = Cron(expression=rng.choice(("* * * * *", "*/2 * * * *")), latch=rng.choice((None, 0)))
-                    kind = rng.choice((All, AnyOf))
-                    return kind(triggers=(tick, self.draw_leaf()))
+                    both = All(triggers=(tick, self.draw_leaf()))
+                    return rng.choice((both, AnyOf(triggers=(tick, self.draw_leaf())), AnyOf(triggers=(tick, both))))
         return self.draw_leaf()
 
     def draw_leaf(self) -> Trigger:

@@ -82,7 +82,10 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
         feeders = Feeders(sim, new_rng(seed, "feeds"), scenario.feeds)
         settle(sim, feeders)
         sim.driver.spawn(_feed(feeders, until), feeders, _ended(sim))
-        people.done = feeders.done = {**people.done}
+        other = Feeders(sim, new_rng(seed, "other feeds"), scenario.feeds, "other")
+        settle(sim, other)
+        sim.driver.spawn(other.publish(until), other, _ended(sim))
+        people.done = other.done = feeders.done
     sim.run(scenario.span)
 
     sim.calm(scenario.settle)

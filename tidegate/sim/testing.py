@@ -18,8 +18,11 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from tidegate.control import apply, runs, schedules
+from tidegate.control import events as publishing
 from tidegate.documents import declared, parse
+from tidegate.documents.events import parse_event
 from tidegate.domain.errors import NotFound, Refused
+from tidegate.domain.events import qualified
 from tidegate.domain.instants import HOUR, Duration, Instant, from_datetime, parse_duration, parse_instant, to_datetime
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
@@ -29,8 +32,10 @@ from tidegate.engine.reconciler import ReconcilerSettings
 from tidegate.engine.supervisor import SupervisorSettings
 from tidegate.ports.control import AttemptRecord, RunRecord
 from tidegate.ports.launching import Launch
+from tidegate.sdk.data import Event
+from tidegate.sdk.inputs import Inputs
 from tidegate.sim.backend import Execution
-from tidegate.sim.calls import call
+from tidegate.sim.calls import call, outbox
 from tidegate.sim.drive import finish
 from tidegate.sim.process import Pace
 from tidegate.sim.world import Simulation
@@ -81,8 +86,9 @@ class WorldRun:
     finished_at: datetime | None
     waiting_for: tuple[Mapping[str, Any], ...]
     attempts: tuple[AttemptRecord, ...] = field(repr=False)
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    """Empty in this version: triggers by data are not there yet."""
+    inputs: Inputs = field(default_factory=Inputs)
+    """What the run was given of each dataset that its trigger names: `inputs[orders].rows`."""
+    timed_out_waiting: bool = False
 
 
 class World:
@@ -143,6 +149,20 @@ class World:
         at = self._find(schedule, namespace)
         record = self._do(runs.trigger(self._sim.store, *at, who=WHO, arguments=arguments))
         return self.run(str(record.key))
+
+    def publish(self, *events: Event | Mapping[str, Any], namespace: str = "default") -> None:
+        """Publish events, all in one transaction; what waits for them looks at this very instant.
+
+        A key without a namespace is one of `namespace`. Raises Invalid for what may not be published.
+        """
+        self._started = True
+        now = self._sim.clock.instant
+        new = []
+        for one in events:
+            document = dict(one) if isinstance(one, Mapping) else one.document()
+            document["key"] = qualified(document["type"], document["key"], namespace)
+            new.append(parse_event(document, now))
+        self._do(publishing.publish(self._sim.store, new))
 
     def enable(self, schedule: str, *, namespace: str | None = None) -> None:
         self._do(schedules.enable(self._sim.store, *self._find(schedule, namespace), who=WHO))
@@ -230,11 +250,19 @@ class World:
         function = self._functions.get((launch.namespace, name))
         if self.execute and function is not None and launch.program.kind == "python":
             try:
-                call(function, launch)
+                with outbox(self._leave):
+                    call(function, launch)
             except Exception as fault:
                 one.message = f"{type(fault).__name__}: {fault}"
                 outcome = "failed"
         return behaviour.takes, outcome
+
+    def _leave(self, document: Mapping[str, Any]) -> None:
+        """A program left an event: it arrives when the step is over that called the program."""
+        sim = self._sim
+        told = {name: value for name, value in document.items() if name != "source"}
+        event = parse_event(told, sim.clock.instant)
+        sim.driver.at(sim.clock.instant, lambda: finish(publishing.publish(sim.store, [event])))
 
 
 def _seen(record: RunRecord) -> WorldRun:
@@ -257,6 +285,8 @@ def _seen(record: RunRecord) -> WorldRun:
         finished_at=moment(record.finished_at),
         waiting_for=tuple(record.waiting_for),
         attempts=record.attempts,
+        inputs=Inputs(record.inputs),
+        timed_out_waiting=bool((record.evidence or {}).get("timed_out_waiting")),
     )
 
 

@@ -1,9 +1,10 @@
 """The fires of a trigger are those of a fold over single events, one after the other, however they were batched, and
 whatever failed meanwhile.
 
-Trees without anything timed are folded by position. What is timed depends on who was late, so those are folded where
-nothing failed; `elapsed since last_run`, which depends on runs, is left to the other laws. Merging runs take along
-what was collected, so only schedules whose runs all start are looked at.
+What is timed depends on who was late, and what listens to several topics on which of two publishers came first, whose
+order is known only where nothing failed: there all trees are folded, elsewhere those of one topic without anything
+timed. `elapsed since last_run`, which depends on runs, is left to the other laws. Merging runs take along what was
+collected, so only schedules whose runs all start are looked at.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ def check(history: History) -> Iterator[Violation]:
         if one is None or tree.set_aside or one.revision.spec.waiting.runs is not Waiting.ALL:
             continue
         trigger = one.revision.spec.trigger
-        if not _of_runs(trigger) and (not history.injected or not _timed(trigger)):
+        plain = not _timed(trigger) and len({topic for _, topic in tree.places}) == 1
+        if not _of_runs(trigger) and (plain or not history.injected):
             yield from _tree(history, tree, runs.get(tree.schedule_id, []))
 
 
 def _tree(history: History, tree: TreeFact, runs: list[RunFact]) -> Iterator[Violation]:
-    mine = [run for run in runs if run.created_at > tree.resets[-1].at]
+    mine = [run for run in runs if run.rev == tree.resets[-1].rev]
     had = sorted(_told(run.evidence) for run in mine if run.evidence is not None)
     ticks = [run.key.slot for run in mine if run.cause is Cause.FIRE and run.key.slot > tree.resets[-1].at]
     wanted = sorted(_folded(history, tree, ticks))
