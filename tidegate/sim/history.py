@@ -79,7 +79,7 @@ class RunFact:
     program_id: int
     stop: str | None
     attempts: tuple[AttemptFact, ...]
-    rev: int
+    rev: int  # when its input was closed; before that when it was made
     again: str | None  # of a rerun: the run that it repeats
     evidence: JsonObject | None
     inputs: Mapping[str, JsonObject] | None
@@ -271,7 +271,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         program_id=row.program.id,
         stop=row.stop,
         attempts=tuple(attempts),
-        rev=row.rev,
+        rev=row.input_rev or row.rev,
         again=row.caused_by if row.cause is Cause.RERUN else None,
         evidence=row.evidence,
         inputs=row.inputs,

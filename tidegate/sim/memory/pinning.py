@@ -23,7 +23,7 @@ from tidegate.domain.instants import Instant
 from tidegate.ports.collecting import Pin, Pinned
 from tidegate.sim.memory.collect import CollectingTransaction, updated
 from tidegate.sim.memory.event_rows import ArrivalRow
-from tidegate.sim.memory.rows import RunRow
+from tidegate.sim.memory.rows import RunRow, Written
 
 
 class PinningTransaction(CollectingTransaction):
@@ -37,17 +37,21 @@ class PinningTransaction(CollectingTransaction):
             run.evidence = self._evidence(run, one)
             run.inputs = self._inputs(run, one)
             run.moved = one.moves
+            run.input_rev = self._newest(run).revision.rev
             found[one.key] = Pinned(evidence=run.evidence, inputs=run.inputs)
         return found
+
+    def _newest(self, run: RunRow) -> Written:
+        row = self.get(self.data.schedule, run.key.schedule_id)
+        assert row is not None
+        return row.newest
 
     def _evidence(self, run: RunRow, pin: Pin) -> dict[str, Any]:
         data = self.data
         evidence = run.evidence or EMPTY
         if pin.shown is not None:
-            row = self.get(data.schedule, run.key.schedule_id)
-            assert row is not None
             readings = [place.reading for place in self.readings.get(run.key.schedule_id, ())]
-            evidence = united(run.evidence, document(row.newest.revision.spec.trigger, pin.shown, readings))
+            evidence = united(run.evidence, document(self._newest(run).revision.spec.trigger, pin.shown, readings))
         arrivals: dict[int, ArrivalRow] = {}
         for topic, (low, high) in ranges(evidence).items():
             arrivals.update((one.pos, one) for one in first_and_last(data.arrivals[topic][low:high]))
@@ -74,12 +78,10 @@ class PinningTransaction(CollectingTransaction):
     def _inputs(self, run: RunRow, pin: Pin) -> dict[str, dict[str, Any]]:
         """What each dataset of the tree has that no started run was given yet."""
         data, schedule = self.data, run.key.schedule_id
-        row = self.get(data.schedule, schedule)
-        assert row is not None
         own = ranges(run.evidence or EMPTY)
         present = {place.reading.key_id: place.reading.end for place in self.readings.get(schedule, ())}
         found = {}
-        for dataset in datasets(row.newest.revision.spec.trigger):
+        for dataset in datasets(self._newest(run).revision.spec.trigger):
             topic = data.topic_of(updated(dataset))
             owed = self.get(data.owed, (schedule, dataset))
             if owed is None:  # it does not collect: an empty range, readable as a table

@@ -152,6 +152,7 @@ class RunRow:
     evidence: JsonObject | None = None
     inputs: Mapping[str, JsonObject] | None = None
     """None: its input is not closed yet, or it has none."""
+    input_rev: int | None = None  # newest when its input was closed; a retry may be of a newer one
     moved: bool = False
     """What is owed was moved when its input was closed."""
 
