@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tidegate.documents import declared
-from tidegate.documents.files import check, load_file, raw_documents
+from tidegate.documents.files import check, raw_documents
 from tidegate.domain.errors import Invalid, NotFound
 
 GOOD = """\
@@ -103,14 +103,14 @@ def test_aliases_cannot_blow_up() -> None:
 def test_json_is_read_too(tmp_path: Path) -> None:
     file = tmp_path / "pool.json"
     file.write_text('{"apiVersion": "tidegate/v1", "kind": "Pool", "metadata": {"name": "p"}, "spec": {"slots": 3}}')
-    (pool,) = load_file(file)
+    (pool,) = check(file.read_text(), file.name)
     assert cast(declared.Pool, pool).slots == 3
     assert raw_documents(file)[0]["kind"] == "Pool"
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        load_file(tmp_path / "none.yaml")
+        raw_documents(tmp_path / "none.yaml")
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Invalid, match="UTF-8"):
-        load_file(tmp_path / "bytes.yaml")
+        raw_documents(tmp_path / "bytes.yaml")

@@ -14,9 +14,9 @@ from sizes import examples
 
 from tidegate.domain.cron import CronError, parse_cron
 from tidegate.domain.fires import count_fires, fires_between, newest_fire, next_fire, nth_newest
-from tidegate.domain.instants import DAY, HOUR, MINUTE
+from tidegate.domain.instants import DAY, MINUTE
 from tidegate.domain.triggers import Cron, Gap, Overlap
-from tidegate.domain.zones import END, UnknownZone, resolve, tzdata_version, zone_names
+from tidegate.domain.zones import END, UnknownZone, resolve, zone_names
 
 EXPRESSIONS = (
     "*/15 * * * *",
@@ -267,8 +267,3 @@ def test_an_unknown_zone_suggests_the_nearest_names() -> None:
             resolve(wrong)
     with pytest.raises(UnknownZone):
         resolve("../zones")
-
-
-def test_the_pinned_package_names_its_version() -> None:
-    assert tzdata_version()[:2] == "20"
-    assert HOUR == 60 * MINUTE

@@ -14,12 +14,12 @@ from tidegate.domain.fires import (
     first_due,
     newest_fire,
     next_fire,
-    next_latch,
     nth_newest,
     preview,
     ticking,
 )
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
+from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import (
     AfterFinish,
     All,
@@ -101,9 +101,8 @@ def test_a_tree_without_a_clock_of_its_own_has_no_fires(tree: Trigger) -> None:
 def test_ticks_that_only_latch_are_told_apart() -> None:
     hourly, daily = Cron(expression="0 * * * *"), Cron(expression="0 0 * * *", latch=0)
     tree = AnyOf(triggers=(Cron(expression="* * * * *"), All(triggers=(hourly, daily, DATA))))
-    assert next_latch(tree, T0) == (T0 + HOUR, (3,))
-    assert next_latch(tree, T0 + 12 * HOUR - 1) == (T0 + 12 * HOUR, (3, 4))
-    assert next_latch(Cron(expression="* * * * *"), T0) is None
+    assert tree_of(tree).latching == ((3, hourly), (4, daily))
+    assert [node for node, _ in tree_of(tree).alone] == [1]
 
 
 def test_a_preview_of_a_tree_shows_each_fire_in_its_own_zone_once() -> None:

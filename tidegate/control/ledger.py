@@ -54,10 +54,6 @@ class _Line:
     explained: int = 0
     doubled: bool = False
 
-    @property
-    def is_stretch(self) -> bool:
-        return self.row.n > 1 or self.row.to_fire > self.row.from_fire
-
 
 class Ledger:
     """The comparison of one schedule. Call `compare` for adjoining windows, oldest first."""

@@ -15,13 +15,8 @@ from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
 
 
-def load_file(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
-    """Every document of a file, checked. Raises Invalid with every fault of the whole file, NotFound, Refused."""
-    return check(_read_text(path), path.name, default_namespace=default_namespace)
-
-
 def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
-    """The same of a text; `name` stands in the faults."""
+    """Every document of a text, checked; `name` stands in the faults. Raises Invalid with all faults of all of them."""
     made: list[declared.Declaration] = []
     documents, faults = read(text, name)
     for one in documents:
@@ -38,9 +33,10 @@ def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -
 
 
 def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
-    """Every document of a file as plain JSON values, checked as `load_file` does: what a client sends to the server.
+    """Every document of a file as plain JSON values, checked: what a client sends to the server.
 
     A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere.
+    Raises Invalid with every fault of the whole file, NotFound, Refused.
     """
     text = _read_text(path)
     check(text, path.name, default_namespace=default_namespace)

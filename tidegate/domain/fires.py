@@ -6,7 +6,8 @@ the next fire, so they keep the order of the fires. Cron, interval and at are fi
 the next one (`after_finish_due`), and the first is at once on enabling (`first_due`).
 
 The fires of a whole tree are those of its time leaves that satisfy it by themselves (`trees.clocks`), coinciding ones
-once; a tree without any has none. The ticks of its other time leaves only latch (`next_latch`).
+once; a tree without any has none. The ticks of its other time leaves only latch, from the nominal instant
+and without jitter (`domain.progress`).
 """
 
 from __future__ import annotations
@@ -190,22 +191,6 @@ def ticking(trigger: Trigger, fire_time: Instant) -> tuple[int, ...]:
 
 def _firing(tree: Trigger, fire_time: Instant) -> Iterator[tuple[int, TimeTrigger]]:
     return ((node, leaf) for node, leaf in tree_of(tree).alone if newest_fire(leaf, fire_time) == fire_time)
-
-
-def next_latch(
-    trigger: Trigger, after: Instant, *, last_fire: Instant | None = None
-) -> tuple[Instant, tuple[int, ...]] | None:
-    """The first tick after an instant of the time leaves that only latch, and the nodes that have it; None: no more.
-
-    A latch has no jitter: it holds from the nominal instant. `last_fire` is when the tree last fired, which
-    `window_days` counts from.
-    """
-    latching = tree_of(trigger).latching
-    ticks = [(at, node) for node, leaf in latching if (at := next_fire(leaf, after, last_fire=last_fire)) is not None]
-    if not ticks:
-        return None
-    first = min(ticks)[0]
-    return first, tuple(node for at, node in ticks if at == first)
 
 
 def jitter(name: str, fire_time: Instant, most: Duration) -> Duration:

@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import date
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from struct import unpack, unpack_from
 from typing import NamedTuple, TypeAlias
@@ -134,11 +133,6 @@ def resolve(name: str) -> Zone:
 def zone_names() -> frozenset[str]:
     """Every name that the pinned package knows, aliases included."""
     return frozenset(load_zone_data("../zones").decode().split())
-
-
-def tzdata_version() -> str:
-    """The version of the IANA database in use, e.g. `2026a`."""
-    return str(import_module("tzdata").IANA_VERSION)
 
 
 def load_zone_data(name: str) -> bytes:

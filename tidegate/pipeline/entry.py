@@ -14,9 +14,6 @@ from typing import Any
 
 from tidegate.domain.errors import TidegateError
 
-GIVEN = ("run", "spark")
-"""Parameters that are filled in here; all others are the run's arguments."""
-
 
 class BadEntry(TidegateError):
     """The program cannot be found or imported, or does not take the run's arguments."""
@@ -44,7 +41,8 @@ def load(entry: str) -> Callable[..., Any] | Path:
 
 
 def call(program: Callable[..., Any] | Path, *, run: Any, spark: Any, arguments: Mapping[str, Any]) -> None:
-    """Run it to its end. A script sees `run` and `spark` as globals. Raises what the program raises."""
+    """Run it to its end. `run` and `spark` are filled in, all other parameters are the run's arguments; a script sees
+    both as globals. Raises what the program raises."""
     if isinstance(program, Path):
         sys.argv = [str(program)]
         sys.path.insert(0, str(program.parent))

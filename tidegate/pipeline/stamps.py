@@ -17,7 +17,6 @@ In one JVM use either `stamp_jvm` or the other two: Iceberg refuses a key that i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,12 +37,6 @@ class Stamp:
     @classmethod
     def of(cls, identity: str, fence: int) -> Stamp:
         return cls(parse_identity(identity), fence)
-
-    @classmethod
-    def from_environment(cls) -> Stamp:
-        """In a process of an attempt: what the TIDEGATE_* variables say."""
-        identity = f"{os.environ['TIDEGATE_RUN_ID']}.{os.environ['TIDEGATE_ATTEMPT']}"
-        return cls.of(identity, int(os.environ["TIDEGATE_FENCE"]))
 
     def properties(self, step: int | None = None) -> dict[str, str]:
         mark = {RUN_KEY: str(self.attempt.run), FENCE: str(self.fence), ATTEMPT: str(self.attempt.number)}

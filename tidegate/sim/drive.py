@@ -81,7 +81,6 @@ class Driver:
     def __init__(self, clock: VirtualClock, rng: Random) -> None:
         self.clock = clock
         self.rng = rng
-        self.turns = 0
         self._ready: list[Task] = []
         self._alarms: list[tuple[Instant, int, Callable[[], None]]] = []
         self._count = 0
@@ -121,7 +120,6 @@ class Driver:
         if owner.frozen_until > self.clock.instant:
             self.at(owner.frozen_until, lambda: self._ready.append(task))
             return
-        self.turns += 1
         try:
             wish = task.coroutine.send(None)
         except StopIteration as end:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.domain.collected import Topic
 from tidegate.domain.events import DATASET_UPDATED
 from tidegate.domain.evidence import (
     EMPTY,
@@ -234,8 +233,3 @@ def _upstream(event: LoggedEvent) -> dict[str, Any]:
     namespace, _, schedule = payload["schedule"].partition("/")
     program = payload["program"].partition("/")[2]
     return upstream_of(event.run, namespace, schedule, program, payload["outcome"], event.fire_time, event.arguments)
-
-
-def dataset_topic(dataset: str) -> Topic:
-    """The topic of a dataset's new data."""
-    return Topic(DATASET_UPDATED, dataset)

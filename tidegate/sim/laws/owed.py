@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from tidegate.domain.instants import DAY, MINUTE, SECOND, Duration, Instant, parse_duration
-from tidegate.domain.schedules import Mode, Revision
+from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import At, Cron, Interval, Trigger
 from tidegate.sim.history import ScheduleFact
 
@@ -34,10 +34,6 @@ def owed(schedule: ScheduleFact, until: Instant) -> list[Instant] | None:
             return None
         found.extend(fires)
     return found
-
-
-def covered(revision: Revision) -> bool:
-    return isinstance(revision.spec.trigger, Cron | Interval | At)
 
 
 def _fires(trigger: Trigger, after: Instant, until: Instant) -> list[Instant] | None:

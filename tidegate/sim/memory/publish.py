@@ -52,11 +52,7 @@ class PublishingTransaction(Transaction):
                 payload = payload_of(run, about.namespace, about.name, event.type)
                 key = f"{run.program.namespace}/{run.program.name}"
                 found.append((place, event._replace(key=key, payload=payload)))
-        ids = {
-            number for _, event in found for number in topics_reached(data, event.type, event.key, event.payload or {})
-        }
-        for number in sorted(ids):
-            await self.lock(data.topic, number)
+        await self._lock_topics([event for _, event in found])
         for place, event in found:
             self.log[place] = (data.events, self._number(event, Amount(n=1), event.at))
 
@@ -68,9 +64,7 @@ class PublishingTransaction(Transaction):
         fresh = [
             event for event in events if event.id is None or self.get(data.dedup, (event.source, event.id)) is None
         ]
-        ids = {topic for event in fresh for topic in topics_reached(data, event.type, event.key, event.payload)}
-        for number in sorted(ids):
-            await self.lock(data.topic, number)
+        await self._lock_topics(fresh)
         return [self._publish(event, now) for event in events]
 
     async def _lock_topics(self, events: Sequence[Event | NewEvent]) -> None:
