@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.domain.progress import Amount, Evidence, Tally
+from tidegate.domain.collected import Amount, Evidence, Tally
 from tidegate.domain.triggers import (
     All,
     AnyOf,

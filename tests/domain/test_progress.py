@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.domain import plugins
-from tidegate.domain.errors import Refused
-from tidegate.domain.explaining import explain
-from tidegate.domain.instants import DAY, HOUR, MINUTE
-from tidegate.domain.progress import (
+from tidegate.domain.collected import (
     Advance,
     Amount,
     Arrival,
@@ -24,10 +21,12 @@ from tidegate.domain.progress import (
     Subscription,
     Tick,
     Topic,
-    advance,
-    begin,
-    subscriptions,
 )
+from tidegate.domain.errors import Refused
+from tidegate.domain.explaining import explain
+from tidegate.domain.instants import DAY, HOUR, MINUTE
+from tidegate.domain.looking import subscriptions
+from tidegate.domain.progress import advance, begin
 from tidegate.domain.triggers import (
     All,
     AnyOf,

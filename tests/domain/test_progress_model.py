@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from progress_model import STEP, Came, Model, ticks_at
 from sizes import examples
 
-from tidegate.domain.progress import (
+from tidegate.domain.collected import (
     Advance,
     Amount,
     Arrival,
@@ -24,10 +24,9 @@ from tidegate.domain.progress import (
     Given,
     Subscription,
     Tick,
-    advance,
-    begin,
-    subscriptions,
 )
+from tidegate.domain.looking import subscriptions
+from tidegate.domain.progress import advance, begin
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import (
     All,

@@ -104,6 +104,10 @@ class Tally:
     tick: Instant | None = None  # of a time leaf: latched
 
 
+NOTHING = Tally()
+"""Of a leaf that has collected nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What a tree has collected. The empty one is `Progress()`."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tidegate.domain.collected import Amount
 from tidegate.domain.errors import Fault
 from tidegate.domain.instants import DAY, Instant, format_instant
-from tidegate.domain.progress import Amount
 from tidegate.domain.runs import State
 
 DATASET_UPDATED = "dataset.updated"

@@ -1,6 +1,6 @@
 """Why a trigger has not fired yet: its tree with what each part has, what it lacks, and when silence will decide.
 
-Made by the code that decides (`progress.Fold`), so that it cannot say anything else.
+Made by the code that decides (`folding.Fold`), so that it cannot say anything else.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.domain.collected import Deadline, Facts, Node, Progress, Tally
+from tidegate.domain.collected import NOTHING, Deadline, Facts, Node, Progress, Tally
 from tidegate.domain.fires import next_fire
+from tidegate.domain.folding import Fold
 from tidegate.domain.instants import Instant, format_duration, format_instant
-from tidegate.domain.looking import FOREVER, NOTHING, latched_until
+from tidegate.domain.latches import FOREVER, latched_until
 from tidegate.domain.plugins import plugin_of
-from tidegate.domain.progress import Fold
 from tidegate.domain.triggers import (
     TIME_TRIGGERS,
     All,

@@ -7,7 +7,7 @@ the next one (`after_finish_due`), and the first is at once on enabling (`first_
 
 The fires of a whole tree are those of its time leaves that satisfy it by themselves (`trees.clocks`), coinciding ones
 once; a tree without any has none. The ticks of its other time leaves only latch, from the nominal instant
-and without jitter (`domain.progress`).
+and without jitter (`domain.latches`).
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidegate.domain.collected import Deadline, Need, Node, Subscription, Tally, Topic
-from tidegate.domain.fires import closing
-from tidegate.domain.instants import Instant
+from tidegate.domain.collected import NOTHING, Deadline, Need, Node, Subscription, Topic
+from tidegate.domain.folding import Fold
+from tidegate.domain.latches import FOREVER, limited
 from tidegate.domain.plugins import plugin_of
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import (
@@ -28,16 +28,8 @@ from tidegate.domain.triggers import (
     ProgramStatus,
     Quiet,
     Since,
-    TimeTrigger,
     Trigger,
-    WindowDays,
 )
-
-if TYPE_CHECKING:
-    from tidegate.domain.progress import Fold
-
-FOREVER = 1 << 62
-NOTHING = Tally()
 
 
 def subscriptions(trigger: Trigger) -> tuple[Subscription, ...]:
@@ -160,14 +152,3 @@ def _lasting(fold: Fold) -> list[bool]:
                 lasts = not (isinstance(trigger, TIME_TRIGGERS) and limited(trigger))
                 answer[node] = lasts and fold.leaf_satisfied(node)
     return answer
-
-
-def limited(leaf: TimeTrigger) -> bool:
-    """Whether its ticks can cease to hold before the tree fires."""
-    return leaf.latch is not None or isinstance(leaf, WindowDays)
-
-
-def latched_until(leaf: TimeTrigger, tick: Instant) -> Instant:
-    """The last instant at which a tick still holds. That of a window at most until the window closes."""
-    until = FOREVER if leaf.latch is None else tick + leaf.latch
-    return min(until, closing(leaf, tick) - 1) if isinstance(leaf, WindowDays) else until

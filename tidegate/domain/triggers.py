@@ -1,5 +1,5 @@
 """The rule for *when*: a closed union of values. When time triggers fire is in `domain.fires`, how data, events and
-whole trees collect and fire in `domain.progress`.
+whole trees collect and fire in `domain.folding`.
 
 Values only: no zone is looked up and no expression parsed here. Durations and instants are integers of microseconds.
 Every variant carries its YAML `type` as `TYPE`, by which documents and the store tag it.

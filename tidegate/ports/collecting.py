@@ -13,10 +13,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tidegate.domain.collected import Advance, Bulk, Deadline, Evidence, Facts, Given, Progress
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
-from tidegate.domain.progress import Advance, Bulk, Deadline, Evidence, Facts, Given, Progress
 from tidegate.domain.schedules import JsonObject, Revision
 from tidegate.ports.engine import AdmitterTx, Clock, TimekeeperTx
 

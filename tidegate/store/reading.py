@@ -15,7 +15,7 @@ from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Facts, Su
 from tidegate.domain.evidence import Reading
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.progress import subscriptions
+from tidegate.domain.looking import subscriptions
 from tidegate.domain.schedules import CatchUpPolicy, Mode, Revision
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import Custom, Partition

@@ -6,7 +6,8 @@ from tidegate.domain.collected import Facts, Need
 from tidegate.domain.evidence import datasets
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.progress import begin, subscriptions
+from tidegate.domain.looking import subscriptions
+from tidegate.domain.progress import begin
 from tidegate.domain.schedules import CatchUpPolicy, Mode, ScheduleSpec
 from tidegate.domain.triggers import Elapsed, Since, collects, nodes
 from tidegate.store.arrays import Ints, Texts

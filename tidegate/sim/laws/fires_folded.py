@@ -14,7 +14,8 @@ from typing import Any
 
 from tidegate.domain.collected import Arrival, Deadline, Evidence, Given, Subscription, Tick
 from tidegate.domain.fires import ticking
-from tidegate.domain.progress import advance, begin, subscriptions
+from tidegate.domain.looking import subscriptions
+from tidegate.domain.progress import advance, begin
 from tidegate.domain.runs import MERGING, Cause
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.trees import tree_of

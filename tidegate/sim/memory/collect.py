@@ -12,7 +12,8 @@ from tidegate.domain.events import DATASET_UPDATED
 from tidegate.domain.evidence import Owed, Reading, after, datasets, document, united
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import MINUTE, Instant
-from tidegate.domain.progress import begin, subscriptions
+from tidegate.domain.looking import subscriptions
+from tidegate.domain.progress import begin
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import CatchUpPolicy, Mode, Waiting
 from tidegate.domain.triggers import collects
