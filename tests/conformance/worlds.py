@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from tidegate.domain.admission import Admit, Candidate, Discard, Hold
+from tidegate.domain.clocks import Due
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
-from tidegate.domain.planning import Due, Fire, Plan
+from tidegate.domain.planning import Fire, Plan
 from tidegate.domain.programs import Command, ProgramRef, ProgramSpec
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import Cause, State

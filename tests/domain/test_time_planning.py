@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import examples
 
+from tidegate.domain.clocks import Due
 from tidegate.domain.fires import due as due_at
 from tidegate.domain.fires import fires_between
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
-from tidegate.domain.planning import Due, Fire, Plan, Stretch, owed, plan, revise, undecided
+from tidegate.domain.planning import Fire, Plan, Stretch, owed, plan, revise, undecided
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import CatchUp, CatchUpPolicy, Mode, Revision, ScheduleSpec

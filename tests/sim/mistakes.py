@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.domain.clocks import Due
 from tidegate.domain.errors import CommitUnknown
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
-from tidegate.domain.planning import Due, Plan
+from tidegate.domain.planning import Plan
 from tidegate.domain.schedules import CatchUpPolicy, Mode
 from tidegate.domain.stopping import Ended
 from tidegate.engine.dispatcher import Dispatcher

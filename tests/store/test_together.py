@@ -17,9 +17,9 @@ import pytest
 from conformance.worlds import NS, World, at_most, judged, plan_of
 
 from tidegate.domain.admission import Admit
+from tidegate.domain.clocks import Due
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import HOUR, SECOND
-from tidegate.domain.planning import Due
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.triggers import AfterFinish, Interval

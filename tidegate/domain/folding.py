@@ -1,7 +1,7 @@
 """A tree on its way through what it is fed: what each leaf has, what is satisfied, and when it fires.
 
-`progress.advance` feeds it and reads it out; `looking` asks what can still change it, `explaining` tells people why it has
-not fired. So there is one place that says what satisfied means.
+`progress.advance` feeds it and reads it out; `looking` asks what can still change it; `explaining` tells people why it
+has not fired. So there is one place that says what satisfied means.
 """
 
 from __future__ import annotations

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
+from tidegate.domain.clocks import Due
 from tidegate.domain.fires import closing, count_fires, newest_fire, next_fire, nth_newest
 from tidegate.domain.instants import Instant
 from tidegate.domain.reigns import Reign, after_finish_fire, due_under, reigns
 from tidegate.domain.schedules import CatchUpPolicy
 from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, WindowDays
-
-if TYPE_CHECKING:
-    from tidegate.domain.planning import Due
 
 WINDOW_CLOSED = "its window had closed before a scheduler could start it"
 POLICY_NONE = "missed; catch_up none"

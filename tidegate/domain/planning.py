@@ -15,41 +15,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, Protocol, TypeAlias
 
+from tidegate.domain.clocks import Due, Gap
 from tidegate.domain.fires import count_fires, first_due, newest_fire, next_fire
-from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.judging import Block, Fate, judge
-from tidegate.domain.programs import ProgramRef
 from tidegate.domain.reigns import Reign, after_finish_fire, due_under, next_undecided, reigns
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, Revision
 from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, Cron, Interval, WindowDays
 from tidegate.domain.zones import END
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """A found stretch of missed fires under `all`, already judged: those up to `to` are launched pass by pass."""
-
-    to: Instant
-    left: int
-
-
-class Due(NamedTuple):
-    """Facts of one clock row. `revisions` ascend; the first is in force at the cursor, the last is the newest.
-
-    Like Fire and Plan a named tuple, made in a quarter of a frozen dataclass's time: midnight makes a hundred thousand.
-    """
-
-    schedule_id: ScheduleId
-    name: str  # namespace/name: with the fire time it determines the jitter
-    revisions: tuple[Revision, ...]
-    program: ProgramRef
-    cursor: Instant  # every fire up to and including it is decided
-    next_due: Instant
-    last_fire: Instant | None
-    gap: Gap | None
 
 
 class Fire(NamedTuple):

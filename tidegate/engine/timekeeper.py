@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.domain.clocks import Due
 from tidegate.domain.collected import Tick
 from tidegate.domain.fires import ticking
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, MINUTE, Duration, Instant
-from tidegate.domain.planning import Due, Plan, plan
+from tidegate.domain.planning import Plan, plan
 from tidegate.domain.progress import advance
 from tidegate.domain.triggers import collects
 from tidegate.engine.outcome import Batch, Outcome, Topic, earliest

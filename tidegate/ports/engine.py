@@ -18,9 +18,10 @@ from tidegate.domain.admission import Admit as Admit
 from tidegate.domain.admission import Candidate as Candidate
 from tidegate.domain.admission import Discard as Discard
 from tidegate.domain.admission import Hold as Hold
+from tidegate.domain.clocks import Due
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Duration, Instant
-from tidegate.domain.planning import Due, Plan
+from tidegate.domain.planning import Plan
 from tidegate.domain.retry import Finish as Finish
 from tidegate.domain.retry import RetryAt as RetryAt
 from tidegate.domain.runs import State

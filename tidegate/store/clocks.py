@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
+from tidegate.domain.clocks import Due, Gap
 from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.planning import Due, Fire, Gap, Plan, Stretch
+from tidegate.domain.planning import Fire, Plan, Stretch
 from tidegate.domain.schedules import Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
 from tidegate.store.arrays import Ints, Texts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidegate.domain.clocks import Due, Gap
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.planning import Due, Gap, Plan, Stretch
+from tidegate.domain.planning import Plan, Stretch
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Waiting
