@@ -10,14 +10,12 @@ whose answer was lost is repeated under the publisher's ids and changes nothing.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidegate.domain.collected import Amount
-from tidegate.domain.events import amount_of, run_payload
+from tidegate.domain.events import amount_of, digest, run_payload
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
@@ -71,8 +69,8 @@ class PublishingTx(Tx):
                 continue
             place = (event.source, str(event.id))
             first = claimed.get(place)
-            digest, pos = (_digest(events[first]), at[first]) if first is not None else used[place]
-            same = digest == _digest(event)
+            said, pos = (_digest(events[first]), at[first]) if first is not None else used[place]
+            same = said == _digest(event)
             receipts.append(Receipt(pos=pos, repeated=same, conflict=not same))
         return receipts
 
@@ -207,8 +205,7 @@ class PublishingTx(Tx):
 
 
 def _digest(event: NewEvent) -> str:
-    said = json.dumps([event.type, event.key, dict(event.payload), event.time], sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(said.encode()).hexdigest()
+    return digest(event.type, event.key, event.payload, event.time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.domain.collected import Amount
-from tidegate.domain.events import amount_of, contains, run_payload
+from tidegate.domain.events import amount_of, contains, digest, run_payload
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.ports.collecting import NewEvent, Receipt
@@ -74,7 +74,7 @@ class PublishingTransaction(Transaction):
 
     def _publish(self, new: NewEvent, now: Instant) -> Receipt:
         data = self.data
-        said = json.dumps([new.type, new.key, dict(new.payload), new.time], sort_keys=True)
+        said = digest(new.type, new.key, new.payload, new.time) if new.id is not None else ""
         if new.id is not None:
             known = self.get(data.dedup, (new.source, new.id))
             if known is not None:

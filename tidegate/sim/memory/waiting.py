@@ -5,12 +5,10 @@ from __future__ import annotations
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import MERGING, Cause, State
-from tidegate.domain.schedules import ScheduleSpec, Waiting
+from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.waiting import crowded_out
 from tidegate.sim.memory.engine import POOL, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow
-
-TOO_MANY = "More than waiting.max runs of the schedule waited; this was the oldest."
-NEWER = "A newer run of the schedule takes its place (waiting: latest)."
 
 
 class WaitingTransaction(RunTransaction):
@@ -56,18 +54,13 @@ class WaitingTransaction(RunTransaction):
         return run
 
     async def make_room(self, new: RunRow, spec: ScheduleSpec, now: Instant) -> None:
-        """A run was added: under `latest` it takes the place of older ones; beyond `max` the oldest expire."""
-        waiting = [run for run in self.waiting_of(new.key.schedule_id) if run.key != new.key]
-        gone: list[tuple[RunRow, State, str]] = []
-        if spec.waiting.runs is Waiting.LATEST and new.cause in MERGING:
-            gone = [(run, State.SUPERSEDED, NEWER) for run in waiting if run.cause in MERGING]
-        left = [run for run in waiting if all(run is not one for one, _, _ in gone)]
-        gone += [(run, State.EXPIRED, TOO_MANY) for run in left[: max(0, len(left) + 1 - spec.waiting.max)]]
-        for run, outcome, reason in gone:
-            await self.lock(self.data.run, run.key)
-            there = self.get(self.data.run, run.key)
+        """A run was added: those end that have to make room."""
+        waiting = [(run.key, run.cause) for run in self.waiting_of(new.key.schedule_id)]
+        for key, outcome, reason in crowded_out(spec.waiting, waiting):
+            await self.lock(self.data.run, key)
+            there = self.get(self.data.run, key)
             if there is not None and there.state is State.WAITING and there.attempts == 0:
-                self.finish(self.edit(self.data.run, run.key), outcome, reason, now, now)
+                self.finish(self.edit(self.data.run, key), outcome, reason, now, now)
 
     async def wake_others(self, now: Instant) -> None:
         """What runs that ended had waited for may now be another's turn."""
