@@ -154,18 +154,18 @@ def test_a_program_reads_its_input_from_a_rest_catalog(rest: Rest, lake, jars: P
 
 @pytest.mark.anyio
 @pytest.mark.requirement("LAKE-4")
-async def test_a_spark_job_reads_many_tables_as_they_are_read_one_by_one(lake) -> None:
+async def test_a_spark_job_reads_watched_tables_as_they_are_read_one_by_one(lake) -> None:
     spec = DriverSpec(home=str(lake.home), catalog_url=lake.url, settings=lake.settings)
     catalog = iceberg_catalog(spec)
-    catalog.create_namespace_if_not_exists("many")
-    orders = [Order(dataset="lake.many.gone", location="file:///nowhere/1.metadata.json", place=ABSENT)]
+    catalog.create_namespace_if_not_exists("watched")
+    orders = [Order(dataset="lake.watched.gone", location="file:///nowhere/1.metadata.json", place=ABSENT)]
     for number in range(6):
-        table = catalog.create_table(f"many.t{number}", SCHEMA, partition_spec=BY_DAY)
+        table = catalog.create_table(f"watched.t{number}", SCHEMA, partition_spec=BY_DAY)
         for day in range(number):
             table.append(rows((f"0{day}", day), ("00", day)))
         first = table.snapshots()[0].snapshot_id if number else None
         place = (None, ABSENT, Place(table_uuid=str(table.metadata.table_uuid), snapshot=first, sequence=1))[number % 3]
-        orders.append(Order(dataset=f"lake.many.t{number}", location=table.metadata_location, place=place))
+        orders.append(Order(dataset=f"lake.watched.t{number}", location=table.metadata_location, place=place))
     catalog.engine.dispose()
     few = await LocalReader().read(orders)
     reader = ByNumber(LocalReader(), SparkReader(spec), 3)
@@ -184,5 +184,5 @@ async def test_a_spark_that_does_not_come_up_is_said(lake) -> None:
     spec = DriverSpec(home=str(lake.home), catalog_url=lake.url, settings=wrong)
     reader = SparkReader(spec)
     with pytest.raises(Unavailable, match="nowhere"):
-        await reader.read([Order(dataset="lake.many.t", location="file:///x.metadata.json", place=ABSENT)])
+        await reader.read([Order(dataset="lake.watched.t", location="file:///x.metadata.json", place=ABSENT)])
     await reader.close()
