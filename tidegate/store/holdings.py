@@ -74,7 +74,7 @@ class Released:
 
 
 async def change(tx: Tx, counters: Mapping[str, int], pools: Mapping[str, int], *, sign: int) -> None:
-    """Take (sign 1) or give back (sign -1), in the order of locks."""
+    """Take (sign 1) or give back (sign -1), in the order of locks (docs/explanation/locks.md)."""
     if counters:
         keys = sorted(counters)
         query = Q.take if sign > 0 else Q.release

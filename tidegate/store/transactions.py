@@ -58,7 +58,7 @@ def columns(keys: Iterable[RunKey]) -> Keys:
 
 
 def ascending(key: RunKey) -> tuple[int, int, int]:
-    """The order in which live runs are locked."""
+    """The order in which live runs are locked (docs/explanation/locks.md)."""
     return (key.schedule_id, key.slot, key.ord)
 
 

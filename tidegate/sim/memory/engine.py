@@ -25,7 +25,7 @@ END_EVENTS = {state: f"run.{state}" for state in State}
 
 
 class RunTransaction(PublishingTransaction):
-    """What engine and control both do to runs. Locks are taken in one order: clock, run, counter, pool, stats."""
+    """What engine and control both do to runs. Locks are taken in the one order: docs/explanation/locks.md."""
 
     __slots__ = ("queued", "readings", "released")
 

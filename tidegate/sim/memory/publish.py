@@ -20,7 +20,8 @@ from tidegate.sim.memory.tables import Transaction
 class PublishingTransaction(Transaction):
     """`ports.collecting.PublishTx`, and the events that runs make.
 
-    Topics come last in the order of locks. So what runs tell is numbered at the very end, by `flush`.
+    Topics come last in the order of locks (docs/explanation/locks.md): what runs tell is numbered at the very end, by
+    `flush`.
     """
 
     __slots__ = ("data", "told", "inboxed")

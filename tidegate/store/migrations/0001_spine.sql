@@ -3,10 +3,7 @@
 -- Instants and durations are bigint microseconds since 1970-01-01T00:00Z (docs/decisions/0001). The views at the end
 -- show them as timestamptz to people.
 --
--- Lock order, ascending key within each: instance or lease (share), schedule, clock, run_live (its key is schedule_id,
--- slot, ord), attempt_open, limit_counter, pool, schedule_stats, then inserts. Statements that lock several rows select
--- them in that order first. Whoever must lock against the order (a wake-up takes run_live rows after counters; a launch
--- rate takes pools before nothing else) skips rows that are locked and never waits.
+-- In which order rows are locked: docs/explanation/locks.md.
 -- depends:
 
 CREATE DOMAIN instant AS bigint;

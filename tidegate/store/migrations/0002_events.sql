@@ -4,9 +4,8 @@
 -- the topics, last of all locks and ascending, and gives each event its number there: gapless, in the order of commits.
 -- So a subscription's place in a topic is one number. (docs/decisions/0005)
 --
--- Lock order, continued from 0001: instance, inbox, schedule, clock, run_live, attempt_open, limit_counter, pool,
--- schedule_stats, event_dedup, event_key, inserts. What triggers have collected (subscription, progress, deadline, owed)
--- belongs to whoever holds the schedule's clock.
+-- What triggers have collected (subscription, progress, deadline, owed) belongs to whoever holds the schedule's clock.
+-- In which order rows are locked: docs/explanation/locks.md.
 -- depends: 0001_spine
 
 ALTER TABLE event
