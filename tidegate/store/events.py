@@ -1,8 +1,8 @@
 """Publishing: events into the log, numbered in the topics that somebody listens to, and these into the inbox.
 
 The numbering is what makes consumption exact. It happens under the locks of the topics, which are taken ascending and
-last of all (docs/explanation/locks.md), and held until the commit: so numbers are gapless and in the order in which they
-become visible, and a subscription that has read up to a number has read everything up to it.
+last of all (docs/explanation/locks.md), and held until the commit: so numbers are gapless and in the order in which
+they become visible, and a subscription that has read up to a number has read everything up to it.
 
 What if the process dies: before the commit nothing happened; after it the inbox says which topics have news. A commit
 whose answer was lost is repeated under the publisher's ids and changes nothing.
