@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.control import progress, runs, schedules
+from tidegate.control.common import command
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
@@ -78,7 +79,7 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
             summary=f"It is disabled{why}, since {format_instant(record.valid_from)}. Nothing of it is due.",
             blocker="disabled",
             earliest=None,
-            release=f"tidegate enable {name}{_in(namespace)}",
+            release=command(f"enable {name}", namespace),
             tree=tree,
         )
     if live:
@@ -92,7 +93,7 @@ def _by_its_tree(record: ScheduleRecord, gathered: Gathered, tree: Node, *, sche
     """It waits for data, events, programs or silence: what came and what is missing."""
     name, namespace = record.metadata.name, record.metadata.namespace
     upcoming = [at for at in (gathered.next_check_at, record.next_due) if at is not None]
-    release, blocker = f"tidegate trigger {name}{_in(namespace)}", "trigger"
+    release, blocker = command(f"trigger {name}", namespace), "trigger"
     if gathered.unsatisfiable is not None:
         summary = f"Its trigger cannot be satisfied: {gathered.unsatisfiable}"
     elif gathered.satisfied:
@@ -150,7 +151,7 @@ def _by_its_clock(record: ScheduleRecord, tree: Node, now: Instant, *, scheduler
             verdict=verdict, summary=summary, blocker=blocker, earliest=record.next_due, release=release, tree=tree
         )
 
-    by_hand = f"tidegate trigger {record.metadata.name}{_in(record.metadata.namespace)}"
+    by_hand = command(f"trigger {record.metadata.name}", record.metadata.namespace)
     due = record.next_due
     if due is None:
         if isinstance(record.spec.trigger, Never):
@@ -312,7 +313,7 @@ async def _judged(
         verdict = judge(constraint, judged, facts)
         counter = counters[0] if constraint.scope == "schedule" else counters[1]
         met = isinstance(verdict, Met)
-        why = f"Fewer than {constraint.max} are admitted." if isinstance(verdict, Met) else verdict.why
+        why = _has_room(counter in judged.held, constraint.max) if isinstance(verdict, Met) else verdict.why
         nodes.append(
             Node(
                 node=f"concurrency of the {constraint.scope}",
@@ -332,6 +333,10 @@ async def _judged(
     return tuple(nodes), blocker, release
 
 
+def _has_room(held: bool, most: int) -> str:
+    return "It has its place already." if held else f"There is room: at most {most} may be admitted."
+
+
 def _slot(pool: str, facts: AdmissionFacts) -> Node:
     free = facts.free.get(pool)
     if free is None:
@@ -339,9 +344,5 @@ def _slot(pool: str, facts: AdmissionFacts) -> Node:
     elif free <= 0:
         why = f"Every slot of pool {pool!r} is taken."
     else:
-        why = f"{free} slots of pool {pool!r} are free."
+        why = f"{free} slots of pool {pool!r} are free." if free != 1 else f"1 slot of pool {pool!r} is free."
     return Node(node=f"slot of pool {pool}", satisfied=free is not None and free > 0, value=free, threshold=1, why=why)
-
-
-def _in(namespace: str) -> str:
-    return "" if namespace == "default" else f" -n {namespace}"
