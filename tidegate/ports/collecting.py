@@ -48,8 +48,9 @@ class Receipt:
 class PublishTx(Protocol):
     async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
         """Append to the log, number them in their topics, put these into the inbox: with the transaction, all or none.
+        What became of each, in the order given.
 
-        Locks topics in ascending order until the end of the transaction: publish last.
+        Locks topics until the end of the transaction: publish last (docs/explanation/locks.md).
         """
 
 
@@ -229,7 +230,9 @@ class EventReads(Protocol):
     ) -> tuple[Sequence[EventRecord], str | None]:
         """A page of the log, newest first."""
 
-    async def subscribers(self, type: str, key: str, payload: Mapping[str, Any] | None) -> Sequence[Subscriber]: ...
+    async def subscribers(self, type: str, key: str, payload: Mapping[str, Any] | None) -> Sequence[Subscriber]:
+        """The leaves that such an event would reach, by schedule and node. `payload` None: whatever they match on."""
+
     async def collected(self, schedules: Collection[ScheduleId], now: Instant) -> Sequence[Collecting]:
         """As `collections`, without locking anything: what progress, queue and explain show."""
 
@@ -238,7 +241,8 @@ class EventReads(Protocol):
     ) -> tuple[Sequence[ScheduleId], str | None]:
         """A page of schedules whose tree has collected something and has not fired: what the queue also shows."""
 
-    async def set_asides(self, namespace: str | None, before: str | None, limit: int) -> Sequence[SetAside]: ...
+    async def set_asides(self, namespace: str | None, before: str | None, limit: int) -> Sequence[SetAside]:
+        """A page of what was set aside and not replayed yet, newest first."""
 
 
 class EventControlTx(PublishTx, Protocol):
@@ -250,7 +254,8 @@ class EventControlTx(PublishTx, Protocol):
         keeps none. Call it after the revision is written."""
 
     async def replay(self, set_aside: int, now: Instant) -> None:
-        """Give what was set aside to its schedule again."""
+        """Give what was set aside to its schedule again: the leaves that still listen to those topics take it. One that
+        was replayed already, or never was, changes nothing."""
 
 
 __all__ = [

@@ -1,7 +1,9 @@
 """What people's requests ask of a store: declarations, runs, the ledger. Used by `tidegate.control` only.
 
 `store.changing()` is a transaction without a fence, since people do not own duties: entering begins, leaving commits.
-What is locked stays locked until then. Lists answer newest first and take an opaque position `before` to go on from.
+What is locked stays locked until then (docs/explanation/locks.md). Lists answer newest first and take an opaque
+position `before` to go on from; one that no answer ever gave raises Invalid. Any call raises Unavailable when the
+database is away.
 """
 
 from __future__ import annotations
@@ -190,29 +192,42 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
         """The database's time at this very statement (not at the transaction's start)."""
 
     # namespaces, applications, pools
-    async def ensure_namespace(self, name: str, now: Instant) -> bool: ...
-    async def put_namespace(self, name: str, document: JsonObject, now: Instant) -> bool: ...
+    async def ensure_namespace(self, name: str, now: Instant) -> bool:
+        """Make it unless it is there; True when it is new."""
+
+    async def put_namespace(self, name: str, document: JsonObject, now: Instant) -> bool:
+        """Make it, or replace its document; True when it is new."""
+
     async def delete_namespace(self, name: str) -> bool:
-        """Raises Conflict while something lives in it."""
+        """False: there was none. Raises Conflict while something lives in it."""
 
     async def lock_application(self, namespace: str, name: str) -> JsonObject | None:
-        """Serialises deployments of one application (also of one not yet there)."""
+        """Its document; None: there is none. Serialises deployments of one application, also of one not yet there."""
 
-    async def put_application(self, namespace: str, name: str, document: JsonObject, now: Instant) -> None: ...
-    async def delete_application(self, namespace: str, name: str) -> bool: ...
+    async def put_application(self, namespace: str, name: str, document: JsonObject, now: Instant) -> None:
+        """Make it, or replace its document. Its name is locked."""
+
+    async def delete_application(self, namespace: str, name: str) -> bool:
+        """False: there was none. What belonged to it is left as it is."""
+
     async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
-        """True when it is new."""
+        """`rate`: at most so many launches in such a span, with such a burst; None: no launch rate. Runs that wait for
+        a slot are judged again. True when it is new."""
 
-    async def delete_pool(self, name: str) -> bool: ...
+    async def delete_pool(self, name: str) -> bool:
+        """False: there was none. Raises Conflict while a program names it or a run holds a slot of it."""
 
     # programs
-    async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]: ...
+    async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]:
+        """Locks living programs in ascending id; unknown names are left out."""
+
     async def write_program(
         self, metadata: Metadata, spec: ProgramSpec, document: JsonObject, author: str, now: Instant
     ) -> ProgramRef:
         """Create it, or add a revision to the living one of that name."""
 
-    async def delete_program(self, program: ProgramId, now: Instant) -> None: ...
+    async def delete_program(self, program: ProgramId, now: Instant) -> None:
+        """Mark deleted. Its schedules are to be removed before, in the same transaction; its history stays."""
 
     # schedules
     async def lock_schedules(self, namespace: str, names: Collection[str]) -> Sequence[ScheduleRecord]:
@@ -220,8 +235,12 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
 
     async def lock_schedules_of(
         self, namespace: str, *, application: str | None = None, program: ProgramId | None = None
-    ) -> Sequence[ScheduleRecord]: ...
-    async def revisions_from(self, schedule: ScheduleId, rev: int) -> Sequence[Revision]: ...
+    ) -> Sequence[ScheduleRecord]:
+        """The same for the living schedules of an application, or of a program."""
+
+    async def revisions_from(self, schedule: ScheduleId, rev: int) -> Sequence[Revision]:
+        """Its revisions from this one on, oldest first."""
+
     async def create_schedule(
         self,
         metadata: Metadata,
@@ -250,7 +269,8 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
         valid_from: Instant,
         clock: ClockState,
     ) -> int:
-        """Add a revision and set the clock; the new revision's number."""
+        """Add a revision and set the clock; the new revision's number. Its waiting runs are judged again, since their
+        limits may have changed."""
 
     async def describe_schedule(self, schedule: ScheduleId, metadata: Metadata) -> None:
         """Change what is said about it; no new revision."""
@@ -258,7 +278,9 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
     async def remove_schedule(self, schedule: ScheduleId, now: Instant) -> None:
         """Mark deleted and stop its clock. Its history stays."""
 
-    async def record_stretches(self, schedule: ScheduleId, stretches: Sequence[Stretch], now: Instant) -> None: ...
+    async def record_stretches(self, schedule: ScheduleId, stretches: Sequence[Stretch], now: Instant) -> None:
+        """Put fires that do not run on record, one row and one event for each stretch."""
+
     async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
         """End its waiting and ready runs that have not begun an attempt in flight; how many. Gives back what they held
         and wakes whom that lets go on."""
@@ -278,13 +300,15 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
         like: RunKey | None = None,
     ) -> RunKey:
         """A waiting run that is no clock fire: slot = now, ord = next of the clock. `like`: with the closed input and
-        evidence of that run."""
+        evidence of that run. What it crowds out ends (`domain.waiting`). Raises NotFound."""
 
     async def request_stop(self, run: RunKey, by: str, now: Instant) -> State:
         """Cancel: a waiting or ready run ends cancelled at once; one in flight becomes stopping. The state afterwards
         (an end when it had ended before). Raises NotFound."""
 
-    async def record_change(self, change: Change, now: Instant) -> None: ...
+    async def record_change(self, change: Change, now: Instant) -> None:
+        """Add a line to the audit log; its `at` and `id` are given here."""
+
     async def remember(self, key: str, request: str, notes: JsonObject, now: Instant) -> bool:
         """That the request of this Idempotency-Key was carried out, by this very transaction; its answer follows
         (`ControlStore.remember`), and can be made from the notes should it never come. False when the key is used
@@ -292,23 +316,44 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
 
 
 class ControlStore(EventReads, DatasetReads, Clock, Protocol):
-    def changing(self) -> AbstractAsyncContextManager[ControlTx]: ...
+    """Reads see what is committed and lock nothing. `namespace` None: of all namespaces."""
 
-    async def namespaces(self) -> Sequence[tuple[str, JsonObject]]: ...
-    async def applications(self, namespace: str | None) -> Sequence[tuple[str, str, JsonObject]]: ...
-    async def pools(self) -> Sequence[PoolRecord]: ...
-    async def programs(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ProgramRecord]: ...
-    async def program(self, namespace: str, name: str) -> ProgramRecord | None: ...
-    async def schedule(self, namespace: str, name: str) -> ScheduleRecord | None: ...
-    async def schedules(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ScheduleRecord]: ...
+    def changing(self) -> AbstractAsyncContextManager[ControlTx]:
+        """A transaction. Raises Unavailable when its commit is in doubt, too: look before you repeat."""
+
+    async def namespaces(self) -> Sequence[tuple[str, JsonObject]]:
+        """(name, document), by name."""
+
+    async def applications(self, namespace: str | None) -> Sequence[tuple[str, str, JsonObject]]:
+        """(namespace, name, document), by both."""
+
+    async def pools(self) -> Sequence[PoolRecord]:
+        """All, by name."""
+
+    async def programs(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ProgramRecord]:
+        """A page of the living ones; `before`: the id of the last one seen."""
+
+    async def program(self, namespace: str, name: str) -> ProgramRecord | None:
+        """The living one of that name."""
+
+    async def schedule(self, namespace: str, name: str) -> ScheduleRecord | None:
+        """The living one of that name."""
+
+    async def schedules(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ScheduleRecord]:
+        """A page of the living ones; `before`: the id of the last one seen."""
+
     async def revisions(self, schedule: ScheduleId) -> Sequence[tuple[Revision, JsonObject, str, str]]:
         """Every revision, newest first, each with document, author and reason."""
 
-    async def stats(self, schedule: ScheduleId) -> Stats: ...
+    async def stats(self, schedule: ScheduleId) -> Stats:
+        """What its attempts and runs add up to; all nothing when it never ran."""
+
     async def stats_of(self, schedules: Collection[ScheduleId]) -> Mapping[ScheduleId, Stats]:
         """Of many at once; a schedule that has none may be missing."""
 
-    async def run(self, key: RunKey) -> RunRecord | None: ...
+    async def run(self, key: RunKey) -> RunRecord | None:
+        """A run, or the stretch that begins at this slot (ord 0)."""
+
     async def runs(
         self,
         namespace: str | None,
@@ -332,12 +377,18 @@ class ControlStore(EventReads, DatasetReads, Clock, Protocol):
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         """Live runs that hold a counter: what explain names as the blocker."""
 
-    async def changes(self, namespace: str | None, before: int | None, limit: int) -> Sequence[Change]: ...
-    async def instances(self) -> Sequence[Instance]: ...
+    async def changes(self, namespace: str | None, before: int | None, limit: int) -> Sequence[Change]:
+        """A page of the audit log, newest first; `before`: the id of the last one seen."""
+
+    async def instances(self) -> Sequence[Instance]:
+        """Those that have not ended."""
+
     async def reports(self) -> Sequence[tuple[Instance, Instant, JsonObject]]:
         """What the processes that are alive count: part -> counters, and when each told it."""
 
-    async def leases(self) -> Sequence[JsonObject]: ...
+    async def leases(self) -> Sequence[JsonObject]:
+        """`{duty, instance_id, token, expires}` of each duty; whoever holds an expired one has lost it."""
+
     async def books(
         self, namespace: str | None, since: Instant, until: Instant, after: ScheduleId | None, limit: int
     ) -> Sequence[Book]:

@@ -4,6 +4,10 @@ A store hands out transactions. `store.transaction(fence)` is an async context m
 the instance row of `fence` (raising `Fenced` when its epoch has moved on); leaving normally commits, leaving by an
 exception rolls back. Rows named "claimed" are locked until then and skipped by everybody else. `now` is always the
 database's, read once at the top of a step by `store.now()` and passed down; no method reads a clock.
+
+Any call raises `Unavailable` when the database is away, or when its answer was lost: then a commit is in doubt, and
+what was to be written is looked up by its key before it is repeated. The timekeeper's and the admitter's transactions
+also collect: their stores are in `ports.collecting`.
 """
 
 from __future__ import annotations
@@ -62,11 +66,15 @@ class Instance:
 class Membership(Clock, Protocol):
     """Who is here. `host` names a machine and home: only its workers can reach its local attempts."""
 
-    async def register(self, *, role: str, name: str, host: str, pid: int, now: Instant) -> Fence: ...
+    async def register(self, *, role: str, name: str, host: str, pid: int, now: Instant) -> Fence:
+        """A new instance of this process (`pid`, for people to find it), and the fence that it writes under."""
+
     async def beat(self, fence: Fence, now: Instant) -> None:
         """Renew the heartbeat. Raises Fenced when this instance was declared dead."""
 
-    async def alive(self) -> Sequence[Instance]: ...
+    async def alive(self) -> Sequence[Instance]:
+        """Those that have not ended, by id."""
+
     async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
         """Instances not ended whose session lock is gone (dead at once) or whose heartbeat is older than `patience`."""
 
@@ -74,13 +82,13 @@ class Membership(Clock, Protocol):
         """Raise the epoch and end it, if it still has the epoch seen: it is fenced from then on. False: race lost."""
 
     async def leave(self, fence: Fence, now: Instant) -> None:
-        """Clean shutdown: ended, leases given up."""
+        """Clean shutdown: ended, leases given up. Safe to repeat."""
 
     async def acquire(self, duty: str, fence: Fence, now: Instant, term: Duration) -> int | None:
         """The fencing token when this instance holds the duty's lease afterwards (taken or renewed), else None.
 
         Renewal needs mine AND unexpired AND same epoch; an expired lease, also one's own, is taken anew with a higher
-        token.
+        token. The holder trusts itself for `term` from the moment it asked. Raises Fenced.
         """
 
 
@@ -105,12 +113,6 @@ class TimekeeperTx(Protocol):
         """
 
 
-class TimekeeperStore(Clock, Protocol):
-    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[TimekeeperTx]: ...
-    async def next_due(self) -> Instant | None:
-        """The earliest next_due of all clocks; cheap, from the index."""
-
-
 # ── admitter ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -119,17 +121,12 @@ class AdmitterTx(Protocol):
         """Waiting runs with wake_at <= now or expires_at <= now, in the order of wake_at then key, claimed."""
 
     async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
-        """Locks them, in ascending order, until the end of the transaction."""
+        """What is held of these counters and free of these pools, locked in ascending order until the end of the
+        transaction. Pools that do not exist are left out."""
 
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         """Apply. Afterwards, wherever a counter that somebody waits for, or a pool, has capacity left, the next
         waiting runs under its key get wake_at = now (highest priority first, no more than there is capacity)."""
-
-
-class AdmitterStore(Clock, Protocol):
-    def transaction(self, fence: Fence) -> AbstractAsyncContextManager[AdmitterTx]: ...
-    async def next_wake(self) -> Instant | None:
-        """The earliest wake_at or expires_at of a waiting run."""
 
 
 # ── dispatcher and supervisor ──────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +208,8 @@ class WorkerStore(Clock, Protocol):
         """This instance's open attempts that somebody asked to stop."""
 
 
-class WorkerTx(DispatcherTx, SupervisorTx, Protocol): ...
+class WorkerTx(DispatcherTx, SupervisorTx, Protocol):
+    """The dispatcher's and the supervisor's, which share a worker's store."""
 
 
 # ── reconciler and janitor ─────────────────────────────────────────────────────────────────────────────────────────
@@ -229,12 +227,13 @@ class Drift:
 
 class ReconcilerStore(Clock, Protocol):
     async def resync(self, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
-        """Compare clocks with revisions, counters and pools with live runs, and mend; lower the due scan's floor."""
+        """Compare clocks with revisions, counters and pools with live runs, and mend; lower the due scan's floor.
+        `token` is of the lease for this duty. Raises Fenced when that has passed to somebody else."""
 
 
 class JanitorStore(Clock, Protocol):
     async def ensure_partitions(self, now: Instant, ahead: Duration) -> Sequence[str]:
-        """Create and ATTACH the missing daily partitions from yesterday to `now + ahead`; their names."""
+        """Create and ATTACH the missing daily (UTC) partitions from yesterday to `now + ahead`; their names."""
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """Detach concurrently and drop partitions wholly past retention that hold no open run; their names.

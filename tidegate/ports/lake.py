@@ -68,9 +68,10 @@ class Reader(Protocol):
     """Whoever reads changed tables."""
 
     async def read(self, orders: Sequence[Order]) -> Sequence[News]:
-        """Read these tables, each for itself: one that cannot be read holds up no other."""
+        """Read these tables, each for itself: one that cannot be read holds up no other, and says so in its `error`."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Part with whatever it holds open."""
 
 
 class Catalog(Protocol):
@@ -85,7 +86,8 @@ class Catalog(Protocol):
 
         Raises Unavailable when the catalog does not answer, Refused when it is none or refuses us."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Part with its connections."""
 
 
 # ── the store ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,7 +172,8 @@ class DatasetReads(Protocol):
     async def datasets(self, names: Collection[str] | None = None) -> Sequence[DatasetRecord]:
         """Of these names, or all; by name."""
 
-    async def catalog_faults(self) -> Sequence[CatalogFault]: ...
+    async def catalog_faults(self) -> Sequence[CatalogFault]:
+        """Those that do not answer now, by name."""
 
 
 class DatasetTx(Protocol):

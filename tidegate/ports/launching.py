@@ -62,14 +62,20 @@ class Report:
 
 
 class StopHow(StrEnum):
+    """How an attempt is made to end."""
+
     POLITE = "polite"
+    """Asked to: it has its grace to tidy up."""
     KILL = "kill"
+    """Ended, with everything that it started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
+    """A piece of what an attempt printed."""
+
     text: str
-    next_offset: int
+    next_offset: int  # in bytes: where to read on
     complete: bool  # the attempt has ended and this is its last chunk
 
 
@@ -77,13 +83,15 @@ class Launcher(Protocol):
     """A backend. Everything is asked by identity, so that a stranger can go on where a dead process stopped.
 
     No method may block the loop for long: a slow backend answers STARTING and reports later. `on_change` is called,
-    from the loop's thread, whenever `poll` may have something new to say.
+    from the loop's thread, whenever `poll` may have something new to say. `kinds`: the program kinds that it starts.
     """
 
     kinds: frozenset[str]
     on_change: Callable[[], None]
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Before anything else, once: get ready, and find what runs since before this process."""
+
     async def close(self) -> None:
         """Let go of everything without ending what runs (it is adopted later)."""
 
@@ -106,4 +114,7 @@ class Launcher(Protocol):
 
 
 class Logs(Protocol):
-    async def read(self, attempt: AttemptKey, offset: int, limit: int = 65536) -> LogChunk: ...
+    """What attempts print, wherever it is kept."""
+
+    async def read(self, attempt: AttemptKey, offset: int, limit: int = 65536) -> LogChunk:
+        """At most about `limit` bytes from byte `offset` on; empty where there is nothing (yet)."""

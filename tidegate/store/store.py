@@ -201,16 +201,21 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import control, engine
+    from tidegate.ports import collecting, control, engine, lake
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
-        timekeeper: engine.TimekeeperStore = store
-        admitter: engine.AdmitterStore = store
+        timekeeper: collecting.KeepingStore = store
+        matcher: collecting.MatcherStore = store
+        admitter: collecting.AdmittingStore = store
+        courier: collecting.PublishingStore = store
         worker: engine.WorkerStore = store
+        watcher: lake.WatcherStore = store
         members: engine.Membership = store
+        reporter: engine.Reports = store
         reconciler: engine.ReconcilerStore = store
         janitor: engine.JanitorStore = store
         wakes: engine.Wakes = store
         people: control.ControlStore = store
-        del timekeeper, admitter, worker, members, reconciler, janitor, wakes, people
+        del timekeeper, matcher, admitter, courier, worker, watcher
+        del members, reporter, reconciler, janitor, wakes, people
