@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.domain.admission import AdmissionFacts, Candidate
 from tidegate.domain.clocks import Due
 from tidegate.domain.errors import CommitUnknown
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
@@ -18,7 +19,7 @@ from tidegate.engine.matcher import Matcher
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.ports.collecting import Collected, Collecting, NewEvent, Pin, Receipt
-from tidegate.ports.engine import AdmissionFacts, Candidate, Instance
+from tidegate.ports.engine import Instance
 from tidegate.sim.backend import ROUGH
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.feeds import Feeds

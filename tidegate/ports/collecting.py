@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidegate.domain.collected import Advance, Bulk, Deadline, Evidence, Facts, Given, Progress
+from tidegate.domain.collected import Advance, Bulk, Evidence, Facts, Given, Progress
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
@@ -256,22 +256,3 @@ class EventControlTx(PublishTx, Protocol):
     async def replay(self, set_aside: int, now: Instant) -> None:
         """Give what was set aside to its schedule again: the leaves that still listen to those topics take it. One that
         was replayed already, or never was, changes nothing."""
-
-
-__all__ = [
-    "Collected",
-    "Collecting",
-    "CollectingTx",
-    "Deadline",
-    "Evidence",
-    "EventControlTx",
-    "EventReads",
-    "EventRecord",
-    "MatcherStore",
-    "MatcherTx",
-    "NewEvent",
-    "PublishTx",
-    "Receipt",
-    "SetAside",
-    "Subscriber",
-]

@@ -17,17 +17,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.domain.admission import AdmissionFacts as AdmissionFacts
-from tidegate.domain.admission import Admit as Admit
-from tidegate.domain.admission import Candidate as Candidate
-from tidegate.domain.admission import Discard as Discard
-from tidegate.domain.admission import Hold as Hold
+from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.domain.clocks import Due
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Plan
-from tidegate.domain.retry import Finish as Finish
-from tidegate.domain.retry import RetryAt as RetryAt
+from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
 from tidegate.ports.launching import Launch

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import assert_never
 
+from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import AfterFinish, collects
-from tidegate.ports.engine import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.sim.memory.engine import POOL, EngineTransaction
 from tidegate.sim.memory.rows import RunRow
 from tidegate.sim.memory.time import program_of

@@ -7,8 +7,9 @@ from typing import assert_never
 
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.instants import Instant
+from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
-from tidegate.ports.engine import AttemptEnd, Finish, OpenAttempt, RetryAt, Started
+from tidegate.ports.engine import AttemptEnd, OpenAttempt, Started
 from tidegate.ports.launching import Launch
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction
