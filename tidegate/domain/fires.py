@@ -18,7 +18,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import assert_never
 
-from tidegate.domain.cron import CronTimes, DayRule, parse_cron
+from tidegate.domain.cron import parse_cron
+from tidegate.domain.cron_times import CronTimes, DayRule
 from tidegate.domain.instants import DAY, MINUTE, Duration, Instant, format_duration
 from tidegate.domain.intervals import interval_ticks, parse_every
 from tidegate.domain.ticks import CALENDAR, REAL_TIME, DstRule, LocalTicks, OneTick, Ticks
