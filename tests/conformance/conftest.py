@@ -16,7 +16,7 @@ async def world(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIter
     if request.param == "postgres":
         from tidegate.store.store import PostgresStore
 
-        url = request.getfixturevalue("database_url")
+        url = request.getfixturevalue("emptied_database_url")
         store: Any = PostgresStore(url)
         again: Callable[[], Any] = lambda: PostgresStore(url)  # noqa: E731
         async with await World.begin(store, again) as made:

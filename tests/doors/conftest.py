@@ -11,13 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from tidegate.api.app import create_app
@@ -64,13 +66,13 @@ class Served:
         return made
 
 
-def serve(doors: Doors) -> Iterator[Served]:
+def serve(doors: Doors, app: FastAPI | None = None) -> Iterator[Served]:
     """Serve while the generator is open."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # or asyncio leaves Nagle on
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(create_app(doors), log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(app or create_app(doors), log_config=None, access_log=False, lifespan="off")
     server = uvicorn.Server(config)  # in a thread it takes no signals
     thread = threading.Thread(target=lambda: asyncio.run(_life(server, listener, doors.store)))
     thread.start()
@@ -92,19 +94,42 @@ async def _life(server: uvicorn.Server, listener: socket.socket, store: Any) -> 
         await store.close()
 
 
+@dataclass
+class Shared:
+    """One server for all tests over the store in memory: making its routes takes longer than most tests."""
+
+    app: FastAPI
+    served: Served
+    registry: CollectorRegistry
+
+    def afresh(self) -> Served:
+        """The same server over an empty store."""
+        doors = self.app.state.doors = memory_doors(registry=self.registry)
+        self.served.http.cookies.clear()
+        return replace(self.served, doors=doors)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Shared]:
+    doors = memory_doors()
+    app = create_app(doors)
+    for one in serve(doors, app):
+        yield Shared(app, one, doors.registry)
+
+
 @pytest.fixture
-def served() -> Iterator[Served]:
+def served(shared: Shared) -> Served:
     """The doors over the store in memory, which both stores' conformance suite makes as good as the other."""
-    yield from serve(memory_doors())
+    return shared.afresh()
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
 def served_by(request: pytest.FixtureRequest) -> Iterator[Served]:
     """The doors over each store. What the stores answer is held equal by the conformance suite, which is fast."""
     if request.param == "memory":
-        yield from serve(memory_doors())
+        yield request.getfixturevalue("shared").afresh()
     else:
-        store = PostgresStore(request.getfixturevalue("database_url"))
+        store = PostgresStore(request.getfixturevalue("emptied_database_url"))
         yield from serve(Doors(store=store, logs=NoLogs()))
 
 

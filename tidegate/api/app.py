@@ -62,7 +62,7 @@ def create_app(doors: Doors) -> FastAPI:
     problems.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     app.get(f"{PREFIX}/openapi.json", include_in_schema=False)(app.openapi)
-    app.add_middleware(Idempotency, store=lambda: doors.store)
+    app.add_middleware(Idempotency, store=lambda: app.state.doors.store)
     app.add_middleware(Guard, body_limit=doors.body_limit, loopback_only=doors.loopback_only)
     app.add_middleware(metrics.Requests, registry=doors.registry)
     return app
