@@ -254,6 +254,7 @@ def test_a_command_survives_the_worker_and_is_adopted(tmp_path: Path) -> None:
     run(work())
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RUN-5")
 def test_an_end_while_no_worker_lives_is_known_afterwards(tmp_path: Path) -> None:
     start_in_a_worker_and_kill_it(tmp_path, "sleep 0.3; echo done; exit 5", 1002)
@@ -483,6 +484,7 @@ def test_a_disk_that_fills_up_under_a_command_loses_no_end(tiny_disk: Path) -> N
     run(work())
 
 
+@pytest.mark.slow
 def test_nothing_is_held_while_many_commands_run(tmp_path: Path) -> None:
     """No thread and no connection a command: only one descriptor."""
 

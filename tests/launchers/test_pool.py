@@ -307,6 +307,7 @@ def test_a_host_that_dies_loses_only_what_it_was_running(home: Path, programs: s
     run(work())
 
 
+@pytest.mark.slow
 def test_a_small_function_does_not_wait_behind_a_long_one(home: Path, programs: str) -> None:
     async def work() -> None:
         async with driving(PythonPoolLauncher(home, 2)) as driver:
@@ -321,6 +322,7 @@ def test_a_small_function_does_not_wait_behind_a_long_one(home: Path, programs: 
     run(work())
 
 
+@pytest.mark.slow
 def test_there_are_never_more_hosts_than_allowed(home: Path, programs: str) -> None:
     async def work() -> None:
         launcher = PythonPoolLauncher(home, 2)
@@ -336,6 +338,7 @@ def test_there_are_never_more_hosts_than_allowed(home: Path, programs: str) -> N
     run(work())
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_read_anew(home: Path, tmp_path: Path) -> None:
     module, helper = tmp_path / "job.py", tmp_path / "helping.py"
     helper.write_text("WORD = 'one'\n")

@@ -33,6 +33,7 @@ def _digest(hash_seed: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_seed_has_one_history_whatever_the_hash_seed() -> None:
     assert _digest("1") == _digest("4242")
 

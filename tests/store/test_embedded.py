@@ -112,6 +112,7 @@ def test_it_asks_for_a_password_on_both_ways(home: Path) -> None:
         server.stop()
 
 
+@pytest.mark.slow
 def test_what_was_written_is_there_after_every_kind_of_stop(home: Path) -> None:
     server = EmbeddedServer(home)
     ask(server.start(), "CREATE TABLE kept AS SELECT 7 AS n")
@@ -157,6 +158,7 @@ def test_kill_9_of_the_owner_leaves_no_orphan(home: Path) -> None:
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_guardian_is_recovered_from_at_the_next_start(home: Path) -> None:
     """Owner and guardian die together: the postmaster stays, and the next owner takes over from it."""
     process, url = owner(home)
@@ -174,6 +176,7 @@ def test_a_killed_guardian_is_recovered_from_at_the_next_start(home: Path) -> No
     assert gone(home)
 
 
+@pytest.mark.slow
 def test_stop_ends_the_server_even_without_its_guardian(home: Path) -> None:
     server = EmbeddedServer(home)
     server.start()
@@ -220,6 +223,7 @@ def test_a_home_with_a_long_path_works(made: Path, tmp_path: Path) -> None:
         server.stop()
 
 
+@pytest.mark.slow
 def test_an_interrupted_making_is_begun_anew(tmp_path: Path) -> None:
     half = tmp_path / "pg" / "data.new"
     half.mkdir(parents=True)

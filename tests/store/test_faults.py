@@ -119,6 +119,7 @@ async def test_a_cancelled_call_leaves_a_usable_store(world: World) -> None:
     assert len(await world.fire()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("HA-5")
 async def test_who_sleeps_in_a_transaction_loses_its_locks(world: World) -> None:
     await world.schedule("orders", due=0)

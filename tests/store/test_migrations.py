@@ -61,6 +61,7 @@ def test_upgrades_at_the_same_moment_do_not_collide(empty_url: str) -> None:
     assert sorted(map(len, done)) == [0, 0, 0, len(migrate.status(empty_url).applied)]
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_died_does_not_lock_out_the_next(empty_url: str) -> None:
     migrate.upgrade(empty_url)
     with psycopg.connect(empty_url, autocommit=True) as connection:
