@@ -289,6 +289,21 @@ async def test_a_run_that_a_person_asked_for_counts_too(world: World) -> None:
 
 
 @pytest.mark.requirement("EVENT-3")
+async def test_an_event_that_is_set_aside_counts_once_however_many_leaves_heard_it(world: World) -> None:
+    schedule = await listen(world, "poisoned", All(triggers=(landed(3), landed(4), landed(5, key=None))))
+    await publish(world, event(), event(), event(key="sales/us"))
+    for _ in range(2):  # the same mistake again with nothing new is no news, until somebody replays it
+        for _ in range(2):
+            async with world.store.transaction(world.scheduler) as tx:
+                await tx.collections([schedule], world.start)
+                await tx.set_aside(schedule, "ValueError: no", world.start)
+        [aside] = await world.store.set_asides(None, None, 10)
+        assert aside.count == 3
+        async with world.store.changing() as tx:
+            await tx.replay(aside.id, world.start)
+
+
+@pytest.mark.requirement("EVENT-3")
 async def test_what_was_set_aside_is_kept_and_given_again(world: World) -> None:
     schedule = await listen(world, "poisoned", landed(3))
     other = await listen(world, "fine", landed(3))

@@ -279,7 +279,12 @@ async def set_aside(tx: PublishingTx, schedule: ScheduleId, error: str, now: Ins
         _, node, key, _, seen = row[:5]
         ranges += [(node, key, low, high) for low, high in (*(row[11] or ()), (seen, row[15])) if high > low]
         keys.add(key)
-    count = sum(high - low for _, _, low, high in ranges)
+    [(count,)] = await tx.fetch(
+        Q.count_ranges,
+        keys=Ints(key for _, key, _, _ in ranges),
+        lows=Ints(low for _, _, low, _ in ranges),
+        highs=Ints(high for *_, high in ranges),
+    )
     await tx.session.send(
         Q.set_aside, schedule=schedule, error=error, now=now, count=count, ranges=to_json([list(one) for one in ranges])
     )

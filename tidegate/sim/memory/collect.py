@@ -176,10 +176,13 @@ class CollectingTransaction(WaitingTransaction):
             self.notice(key[2])
         if self.get(data.progress, schedule) is not None:
             self.set_deadlines(schedule, _put_off(self.get(data.deadline, schedule), now))
-        known = any(one.schedule_id == schedule and one.error == error for _, one in self.scan(data.set_aside))
-        if ranges or not known:
+        count = len({data.arrivals[topic][n].pos for _, topic, low, high in ranges for n in range(low, high)})
+        known = any(
+            one.schedule_id == schedule and one.error == error and not one.replayed
+            for _, one in self.scan(data.set_aside)
+        )
+        if count or not known:
             data.set_aside_ids += 1
-            count = len({data.arrivals[topic][n].pos for _, topic, low, high in ranges for n in range(low, high)})
             fresh = SetAsideRow(data.set_aside_ids, schedule, error, now, count, tuple(ranges))
             self.put(data.set_aside, fresh.id, fresh)
 
