@@ -277,3 +277,22 @@ def test_if_match_is_never_passed_over(served: Served) -> None:
         assert served("PUT", path, json=body, headers={"if-match": "*"}).is_success
         problem(served("DELETE", path, headers={"if-match": '"1"'}), 412, "stale")
         assert served("GET", path, headers={"if-match": '"1"'}).status_code == 200
+
+
+@pytest.mark.requirement("OPS-1")
+def test_a_refusal_repeats_little_of_what_was_given(served: Served) -> None:
+    served.declare()
+    long = "x" * 100_000
+    spec = {"program": "p", "trigger": {"type": "interval", "every": long}, "retry": {"then": long, "delay": long}}
+    for answer in (
+        served("PUT", "/namespaces/default/schedules/t", json={"spec": spec}),
+        served("GET", "/runs", params={"state": long[:5000]}),
+        served("GET", "/runs", params={"since": long[:5000]}),
+        served("PUT", "/namespaces/default/schedules/s", json={"spec": {}}, headers={"If-Match": long[:5000]}),
+        served("POST", "/events", json={"type": long, "key": long, "time": long}),
+        served("POST", "/apply", json={"documents": [{"kind": "Bad"}] * 2000}),
+    ):
+        assert answer.status_code in (412, 422)
+        assert len(answer.json()["detail"]) < 5000
+        assert all(len(one["reason"]) < 1001 for one in answer.json()["errors"])
+    assert len(answer.json()["errors"]) == 4000, "every fault is told, also when the message does not"

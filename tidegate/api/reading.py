@@ -69,7 +69,8 @@ def instant(text: str | None, name: str) -> Instant | None:
     try:
         return parse_instant(text)
     except (ValueError, OverflowError) as error:
-        raise Problem(422, f"{name}: {error}", faults=[Fault(name, str(error))]) from None
+        fault = Fault(name, str(error))
+        raise Problem(422, str(fault), faults=[fault]) from None
 
 
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,7 +124,7 @@ def expected_revision(if_match: str | None, if_none_match: str | None = None) ->
     text = if_match.strip().removeprefix("W/").strip('"')
     if not text.isdecimal() or len(text) > 9:
         reason = "is not the ETag of anything here; it is a revision in quotes"
-        raise Problem(412, f"If-Match {if_match!r} {reason}", code="stale")
+        raise Problem(412, f"If-Match {if_match[:60]!r} {reason}", code="stale")
     return int(text)
 
 

@@ -107,6 +107,20 @@ class Client:
                 return
 
 
+def nothing_there(client: Client, namespace: str | None, schedule: str | None = None) -> str | None:
+    """Why a list may be empty: there is no such namespace, or no such schedule in it. None: it is just empty."""
+    places = [f"/namespaces/{segment(namespace)}"] if namespace not in (None, "default") else []
+    if namespace is not None and schedule is not None:
+        places.append(f"/namespaces/{segment(namespace)}/schedules/{segment(schedule)}")
+    for place in places:
+        try:
+            client.get(place)
+        except Answered as error:
+            if error.status == 404:
+                return str(error)
+    return None
+
+
 def _user() -> str:
     """Who is at the keyboard, for the audit log."""
     try:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, nothing_there, segment
 from tidegate.cli.options import NAMESPACED, Kind, Namespace, Output, collection, run_id
 from tidegate.cli.output import Form, facts, grid, took, when
 
@@ -28,6 +28,8 @@ def get(
     with Client() as client:
         if name is None:
             items = list(client.items(path_of(what, namespace), most=1000 if what == "runs" else None))
+            if not items and what in NAMESPACED:
+                _tell(nothing_there(client, namespace))
             output.show(form, items, lambda: table_of(what, items))
         else:
             item = client.get(path_of(what, namespace, name))
@@ -68,6 +70,8 @@ def runs(
     with Client() as client:
         path = f"/namespaces/{segment(namespace)}/runs"
         items = list(client.items(path, most=limit, schedule=schedule, state=state, since=since))
+        if not items:
+            _tell(nothing_there(client, namespace, schedule))
     output.show(form, items, lambda: table_of("runs", items))
 
 
@@ -79,6 +83,8 @@ def queue(
     """Runs that wait, and what they wait for."""
     with Client() as client:
         items = list(client.items("/queue", most=limit, namespace=namespace))
+        if not items:
+            _tell(nothing_there(client, namespace))
 
     def row(item: Document) -> Sequence[Any]:
         return (
@@ -92,6 +98,12 @@ def queue(
 
     columns = ("SCHEDULE", "RUN", "PRIORITY", "WAITS FOR", "LOOKED AT AGAIN")
     output.show(form, items, lambda: grid(columns, map(row, items), empty="Nothing waits."))
+
+
+def _tell(why: str | None) -> None:
+    """Beside an empty list."""
+    if why is not None:
+        output.note(f"Note: {why}.")
 
 
 # ── where things are, and their tables ─────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,7 @@ def preview(
         else:
             assert file is not None
             found = {}
-            for document in documents_of(file, namespace):
+            for document in documents_of(file, namespace).values:
                 if document.get("kind") == "Schedule":
                     body = {"trigger": document["spec"]["trigger"], "count": count, "after": after}
                     told = {key: value for key, value in body.items() if value is not None}
@@ -109,6 +109,8 @@ def audit(
 ) -> None:
     """Prove that each fire that was due is in the ledger exactly once; exit 1 if it does not hold."""
     with Client(timeout=AUDIT_PATIENCE) as client:
+        if namespace is not None:
+            client.get(f"/namespaces/{segment(namespace)}")  # of one that is not there everything would hold
         answer = _audited(client, since, namespace)
     output.show(form, answer, lambda: _proof(answer))
     if not answer["holds"]:

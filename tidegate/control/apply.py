@@ -10,7 +10,7 @@ from tidegate.control import applications, datasets, namespaces, pools, programs
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
 from tidegate.documents.declared import Application, Dataset, Declaration, Namespace, Pool, Program, Schedule
-from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.errors import Invalid
 from tidegate.domain.schedules import Mode
 from tidegate.ports.control import ControlStore, ControlTx, ProgramRecord, ScheduleRecord
 
@@ -87,7 +87,8 @@ async def apply(
             effect = await applications.declare(tx, application, who=who, now=now)
             done[place] = _applied(application, effect)
         refs = await _write_programs(tx, flat, done, who=who)
-        await _write_schedules(tx, flat, refs, known, done, who=who, on_update=on_update)
+        paths = list(_paths(documents))
+        await _write_schedules(tx, flat, paths, refs, known, done, who=who, on_update=on_update)
     return tuple(done[place] for place in sorted(done))
 
 
@@ -98,6 +99,15 @@ def _flat(documents: Iterable[Declaration]) -> Iterable[Declaration]:
         if isinstance(document, Application):
             yield from document.programs or ()
             yield from document.schedules or ()
+
+
+def _paths(documents: Iterable[Declaration]) -> Iterable[str]:
+    """Where each of the flat ones stands."""
+    for index, document in enumerate(documents):
+        yield f"documents[{index}]"
+        if isinstance(document, Application):
+            yield from (f"documents[{index}].spec.programs[{at}]" for at, _ in enumerate(document.programs or ()))
+            yield from (f"documents[{index}].spec.schedules[{at}]" for at, _ in enumerate(document.schedules or ()))
 
 
 def _of(documents: Sequence[Declaration], kind: type[D]) -> list[tuple[int, D]]:
@@ -142,6 +152,7 @@ async def _write_programs(
 async def _write_schedules(
     tx: ControlTx,
     documents: Sequence[Declaration],
+    paths: Sequence[str],
     records: dict[tuple[str, str], ProgramRecord],
     known: dict[str, list[str]],
     done: dict[int, Applied],
@@ -151,11 +162,10 @@ async def _write_schedules(
 ) -> None:
     all_mine = _of(documents, Schedule)
     faults = []
-    for _, one in all_mine:
-        namespace, name = one.metadata.namespace, one.metadata.name
+    for place, one in all_mine:
+        namespace = one.metadata.namespace
         if (namespace, one.spec.program) not in records:
-            fault = schedules.unknown_program(one, known[namespace])
-            faults.append(Fault(f"Schedule {namespace}/{name} {fault.path}", fault.reason))
+            faults.append(schedules.unknown_program(one, known[namespace], f"{paths[place]}.spec.program"))
     if faults:
         raise Invalid(faults, what="the documents")
     for namespace in _namespaces(documents):
