@@ -10,11 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.domain.collected import Advance, Evidence, Need
+from tidegate.domain.collected import Advance, Need
 from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import MINUTE, Instant
 from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
@@ -84,55 +85,47 @@ class CollectingTx(PublishingTx):
 
     async def _fire(self, results: Sequence[Collected], now: Instant) -> None:
         await self.ready_for(now, [now])
-        joined = await self._there(results)
+        survivors, ticked = await self._survivors(results), await self._ticked(results)
         runs: dict[RunKey, _Run] = {}
-        survivors: dict[int, RunKey] = {}
         fresh: dict[int, list[_Run]] = {}
         for result in results:
             tree = self.trees[result.collecting.schedule_id]
             spec = tree.revision.spec
-            merges = spec.waiting.runs is Waiting.MERGE
             readings = [place.reading for place in tree.places if place.reading is not None]
             for fire in result.advance.fires:
                 evidence = document(spec.trigger, fire, readings)
                 readings = list(after(readings, fire))
-                key = joined.get((tree.id, fire.at if _is_tick(result, fire) else None, result.into))
-                if key is None and (merges or _is_tick(result, fire)):
-                    key = survivors.get(tree.id) or joined.get((tree.id, None, None))
+                own = ticked.get((tree.id, fire.at)) if result.is_tick(fire) else None
+                key = joined(spec.waiting, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
                 if key is None:
                     run = _Run(RunKey(now, tree.id, 0), evidence, fire.fire_time, spec.priority, tree, new=True)
                     fresh.setdefault(tree.id, []).append(run)
-                    if merges:  # further fires of this pass join it
+                    if spec.waiting.runs is Waiting.MERGE:  # further fires of this pass join it
                         survivors[tree.id] = run.key
                         runs[run.key] = run
                     continue
                 run = runs.setdefault(key, _Run(key, None, None, spec.priority, tree))
                 run.evidence = united(run.evidence, evidence)
-                run.fire_time = max((at for at in (run.fire_time, fire.fire_time) if at is not None), default=None)
+                run.fire_time = fire.fire_time if run.fire_time is None else run.fire_time
             self._pass(tree, readings)
         await self._grow([run for run in runs.values() if not run.new], now)
         await self._add(fresh, now)
 
-    async def _there(self, results: Sequence[Collected]) -> dict[tuple[int, Instant | None, RunKey | None], RunKey]:
-        """Runs that fires join: (schedule, tick, into) -> run. (schedule, None, None) is the one that merges."""
-        found: dict[tuple[int, Instant | None, RunKey | None], RunKey] = {}
-        merging: list[int] = []
-        ticks: list[RunKey] = []
-        for result in results:
-            schedule = result.collecting.schedule_id
-            if result.into is not None:
-                found[schedule, None, result.into] = result.into
-            elif self.trees[schedule].revision.spec.waiting.runs is Waiting.MERGE:
-                merging.append(schedule)
-            ticks += [RunKey(at, schedule, 0) for at in result.ticks]
-        if merging:
-            rows = await self.fetch(Q.survivors, schedules=Ints(sorted(set(merging))))
-            found.update({(row[1], None, None): RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows})
-        if ticks:
-            for slot, schedule, order, _, _, into in await self.fetch(Q.evidence, **columns(ticks)._asdict()):
-                key = RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
-                found[schedule, slot, None] = key
-        return found
+    async def _survivors(self, results: Sequence[Collected]) -> dict[int, RunKey]:
+        """Of each schedule whose runs merge the one that waits, locked."""
+        ids = [one.collecting.schedule_id for one in results if one.into is None]
+        merging = {one for one in ids if self.trees[one].revision.spec.waiting.runs is Waiting.MERGE}
+        rows = await self.fetch(Q.survivors, schedules=Ints(sorted(merging))) if merging else []
+        return {row[1]: RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows}
+
+    async def _ticked(self, results: Sequence[Collected]) -> dict[tuple[int, Instant], RunKey]:
+        """(schedule, tick) -> the clock's own run, or the one that it joined."""
+        ticks = [RunKey(at, one.collecting.schedule_id, 0) for one in results for at in one.ticks]
+        rows = await self.fetch(Q.evidence, **columns(ticks)._asdict()) if ticks else []
+        return {
+            (schedule, slot): RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
+            for slot, schedule, order, _, _, into in rows
+        }
 
     def _pass(self, tree: Tree, readings: Sequence[Reading]) -> None:
         """What fires consumed is behind it."""
@@ -218,10 +211,6 @@ class CollectingTx(PublishingTx):
 
     async def set_aside(self, schedule: ScheduleId, error: str, now: Instant) -> None:
         await set_aside(self, schedule, error, now)
-
-
-def _is_tick(result: Collected, fire: Evidence) -> bool:
-    return fire.pos is None and fire.at in result.ticks
 
 
 async def write_places(tx: PublishingTx, places: Sequence[tuple[Place, Advance]]) -> None:

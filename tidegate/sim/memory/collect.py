@@ -10,13 +10,14 @@ from typing import Any
 from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Evidence, Facts, Need, Subscription, Topic
 from tidegate.domain.events import DATASET_UPDATED
 from tidegate.domain.evidence import Owed, Reading, after, datasets, document, united
-from tidegate.domain.ids import RunKey, ScheduleId
+from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import MINUTE, Instant
 from tidegate.domain.looking import subscriptions
 from tidegate.domain.progress import begin
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import CatchUpPolicy, Mode, Waiting
 from tidegate.domain.triggers import collects
+from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.event_rows import (
@@ -28,7 +29,7 @@ from tidegate.sim.memory.event_rows import (
     SetAsideRow,
     SubscriptionRow,
 )
-from tidegate.sim.memory.rows import RunRow, ScheduleRow
+from tidegate.sim.memory.rows import ScheduleRow
 from tidegate.sim.memory.waiting import WaitingTransaction
 
 COLLECTING = (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
@@ -117,21 +118,31 @@ class CollectingTransaction(WaitingTransaction):
         data, schedule = self.data, result.collecting.schedule_id
         spec = result.collecting.revision.spec
         evidence = document(spec.trigger, fire, [one.reading for one in self.readings[schedule]])
-        run: RunRow | None = None
-        if result.into is not None:
-            run = self.get(data.run, result.into)
-        elif fire.pos is None and fire.at in result.ticks:
-            run = self.get(data.run, RunKey(fire.at, schedule, 0))
-            if run is not None and run.merged_into is not None:
-                run = await self.survivor(schedule)
-        elif spec.waiting.runs is Waiting.MERGE:
-            run = await self.survivor(schedule)
-        if run is None or not run.live:
-            run = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
-            await self.make_room(run, spec, now)
-        own = self.edit(data.run, run.key)
-        own.evidence = united(own.evidence, evidence)
-        own.priority = max(own.priority, spec.priority)
+        merging = spec.waiting.runs is Waiting.MERGE and result.into is None
+        survivor = await self.survivor(schedule) if merging else None
+        key = joined(
+            spec.waiting,
+            claimed=result.into,
+            ticked=self._ticked(result, fire),
+            survivor=survivor.key if survivor is not None else None,
+        )
+        if key is None:
+            made = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
+            await self.make_room(made, spec, now)
+            key = made.key
+        run = self.edit(data.run, key)
+        run.evidence = united(run.evidence, evidence)
+        run.fire_time = fire.fire_time if run.fire_time is None else run.fire_time
+        run.priority = max(run.priority, spec.priority)
+
+    def _ticked(self, result: Collected, fire: Evidence) -> RunKey | None:
+        """The clock's own run of this instant, or the one that it joined."""
+        if not result.is_tick(fire):
+            return None
+        own = self.get(self.data.run, RunKey(fire.at, result.collecting.schedule_id, 0))
+        if own is None or own.merged_into is None:
+            return None if own is None else own.key
+        return parse_run_id(own.merged_into)
 
     def _write(self, result: Collected) -> None:
         """Progress, deadlines, and how far subscriptions have been read."""
