@@ -153,7 +153,8 @@ async def spread(store: PostgresStore, url: str, topics: int, fan_out: int, coun
         )
         connection.execute(
             "INSERT INTO subscription (schedule_id, node, key_id, base, seen, seen_rows, seen_bytes, seen_day, need) "
-            "SELECT c.schedule_id, 0, k.id, 0, 0, 0, 0, 0, %(count)s - hashint8(c.schedule_id) & 1023 %% %(count)s "
+            "SELECT c.schedule_id, 0, k.id, 0, 0, 0, 0, 0, "
+            "%(count)s - (hashint8(c.schedule_id) & 1048575) %% %(count)s "
             "FROM clock c JOIN event_key k ON k.type = %(type)s AND k.key = 'bench/k' || c.schedule_id %% %(topics)s "
             "WHERE c.schedule_id <> %(model)s ORDER BY k.id",
             {"count": count, "type": TYPE, "topics": topics, "model": model},

@@ -121,8 +121,7 @@ class SubscribingTx(PublishingTx):
         schedule, ranges = row
         await self.session.row(Q.newest, schedule=schedule)  # its clock: nobody reads its places meanwhile
         for node, key, low, high in ranges:
-            again = await self.session.row(
-                Q.read_again, schedule=schedule, node=node, key=key, ranges=to_json([[low, high]])
-            )
-            if again is not None:  # a tree that has another shape by now takes what it still listens to
-                await self.notice([key])
+            # a tree that has another shape by now takes what it still listens to
+            await self.session.send(Q.read_again, schedule=schedule, node=node, key=key, ranges=to_json([[low, high]]))
+        await self.session.send(Q.look_at, schedule=schedule)
+        self.tell("events")

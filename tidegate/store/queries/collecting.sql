@@ -63,7 +63,8 @@ LEFT JOIN LATERAL (
 ) l ON true;
 
 -- claim_inbox: take entries of the inbox; the schedules that have something to look at. Of many the rest is put back, by
--- name, so that each is found only once. (Lookups are lateral: joined, a plan without statistics walks over all topics.)
+-- name, so that each is found only once. (Lookups are lateral: joined, a plan without statistics walks over all topics.
+-- Only new data has rows and bytes: other topics are not even looked up by them.)
 WITH claimed AS MATERIALIZED (
     DELETE FROM event_inbox WHERE pos = ANY (ARRAY(
         SELECT pos FROM event_inbox ORDER BY pos LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -72,7 +73,7 @@ WITH claimed AS MATERIALIZED (
 ), news AS MATERIALIZED (
     SELECT k.*
     FROM (SELECT DISTINCT unnest(key_ids) AS key_id FROM claimed) AS c
-    CROSS JOIN LATERAL (SELECT id, n, rows, bytes FROM event_key WHERE id = c.key_id LIMIT 1) AS k
+    CROSS JOIN LATERAL (SELECT id, type, n, rows, bytes FROM event_key WHERE id = c.key_id LIMIT 1) AS k
 ), reached AS MATERIALIZED (
     SELECT schedule_id FROM claimed WHERE schedule_id IS NOT NULL
     UNION
@@ -80,11 +81,11 @@ WITH claimed AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT schedule_id FROM subscription WHERE key_id = k.id AND need <= k.n
         UNION ALL
-        SELECT schedule_id FROM subscription WHERE key_id = k.id AND need_rows <= k.rows
+        SELECT schedule_id FROM subscription
+        WHERE k.type = 'dataset.updated' AND key_id = k.id AND need_rows <= k.rows
         UNION ALL
-        SELECT schedule_id FROM subscription WHERE key_id = k.id AND need_bytes <= k.bytes
-        UNION ALL
-        SELECT schedule_id FROM subscription WHERE key_id = k.id AND again IS NOT NULL
+        SELECT schedule_id FROM subscription
+        WHERE k.type = 'dataset.updated' AND key_id = k.id AND need_bytes <= k.bytes
     ) AS u
 ), taken AS MATERIALIZED (
     SELECT schedule_id FROM reached LIMIT %(most)s
@@ -346,4 +347,7 @@ UPDATE set_aside SET replayed_at = %(now)s WHERE id = %(id)s AND replayed_at IS 
 
 -- read_again: ranges of a subscription that are to be read once more
 UPDATE subscription SET again = coalesce(again, '[]'::jsonb) || %(ranges)s::jsonb
-WHERE schedule_id = %(schedule)s AND node = %(node)s AND key_id = %(key)s RETURNING key_id;
+WHERE schedule_id = %(schedule)s AND node = %(node)s AND key_id = %(key)s;
+
+-- look_at: a schedule for the matcher, whatever came for it
+INSERT INTO event_inbox (schedule_id) VALUES (%(schedule)s);

@@ -40,9 +40,9 @@ RETURNING pos, nextval('arrival_order');
 
 -- arrive: events into the logs of their topics
 INSERT INTO arrival (day, key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_day, event_pos)
-SELECT a.day, a.key_id, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, %(day)s, a.event_pos
-FROM unnest(%(days)s, %(keys)s, %(numbers)s, %(orders)s, %(ats)s, %(rows)s, %(bytes)s, %(sum_rows)s, %(sum_bytes)s,
-            %(positions)s) AS a(day, key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_pos);
+SELECT a.at / 86400000000, a.key_id, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, %(day)s, a.event_pos
+FROM unnest(%(keys)s, %(numbers)s, %(orders)s, %(ats)s, %(rows)s, %(bytes)s, %(sum_rows)s, %(sum_bytes)s, %(positions)s)
+     AS a(key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_pos);
 
 -- total: topics with what has come
 UPDATE event_key k SET n = d.n, rows = d.rows, bytes = d.bytes, last_at = d.last_at
