@@ -100,13 +100,7 @@ class PublishingTx(Tx):
         if not events:
             return []
         payloads = [str(to_json(one.payload)) if one.payload else "{}" for one in events]
-        reached = await self._reached(events, payloads)
-        topics: dict[int, _Topic] = {}
-        if reached:
-            ids = sorted({topic for found in reached.values() for topic in found})
-            locked = await self.fetch(Q.lock_topics, ids=Ints(ids))
-            topics = {id: _Topic(id, n, rows, bytes, max(now, last_at)) for id, n, rows, bytes, last_at in locked}
-        written = await self.fetch(
+        appended = await self.session.send(
             Q.append.at(partition_name("event", day_of(now))),
             types=Texts(one.type for one in events),
             keys=Texts(one.key for one in events),
@@ -117,8 +111,10 @@ class PublishingTx(Tx):
             now=now,
             day=day_of(now),
         )
-        if topics:
-            await self._arrive(events, reached, topics, written, now)
+        reached = await self._reached(events, payloads)
+        written = await appended.fetchall()
+        if reached:
+            await self._arrive(events, reached, written, now)
         placed = [(one, row[0]) for one, row in zip(events, written, strict=True) if one.id is not None]
         if placed:
             await self.session.send(
@@ -159,16 +155,21 @@ class PublishingTx(Tx):
         self,
         events: Sequence[NewEvent],
         reached: Mapping[int, Sequence[int]],
-        topics: Mapping[int, _Topic],
         written: Sequence[Row],
         now: Instant,
     ) -> None:
-        """Number what was written in the topics that it reaches, which are locked."""
+        """Number what was written in the topics that it reaches, from here on locked."""
+        ids = sorted({topic for found in reached.values() for topic in found})
+        locked = await self.session.send(Q.lock_topics, ids=Ints(ids))
+        drawn = await self.fetch(Q.orders, count=len(reached))
+        topics = {
+            id: _Topic(id, n, rows, bytes, max(now, last_at)) for id, n, rows, bytes, last_at in await locked.fetchall()
+        }
         arrivals = []
-        for place in sorted(reached):
+        for place, (order,) in zip(sorted(reached), drawn, strict=True):
             amount = amount_of(events[place].type, events[place].payload)
             rows, size = amount.rows, amount.bytes
-            pos, order = written[place]
+            (pos,) = written[place]
             for number in reached[place]:
                 topic = topics[number]
                 topic.n += 1
