@@ -375,3 +375,31 @@ def test_a_namespace_that_is_not_there_is_not_proven(served: Served) -> None:
     said = tidegate("audit", "-n", "salse", url=served.url)
     assert (said.status, "did you mean 'sales'" in said.err) == (1, True)
     assert tidegate("audit", "-n", "sales", url=served.url).status == 0
+
+
+@pytest.mark.parametrize("words", [("get", "schedule"), ("events", "publish", "user.x"), ("runs", "-n")])
+def test_an_argument_that_is_no_text_is_wrong_usage(served: Served, words: tuple[str, ...]) -> None:
+    said = tidegate(*words, "a\udcff", url=served.url)
+    assert (said.status, "is not UTF-8 text" in said.err) == (2, True)
+
+
+@pytest.mark.requirement("OPS-7")
+def test_an_explanation_says_each_figure_once(served: Served) -> None:
+    events = [{"type": "event", "event": "user.x", "key": f"a/k{n}", "count": 3} for n in range(2)]
+    served.declare(enabled=True, trigger={"type": "all", "triggers": events})
+    served("POST", "/events", json={"type": "user.x", "key": "a/k0"})
+    said = tidegate("explain", "s", url=served.url).out
+    assert "no  trigger: all  0 of 2 satisfied" in said
+    assert "yes enabled  It is enabled." in said
+    assert " of true" not in said
+    served.declare("o", constraints=[{"type": "concurrency", "max": 1, "scope": "schedule", "unmet": "wait"}])
+    run = tidegate("trigger", "o", "-o", "json", url=served.url).json["id"]
+    said = tidegate("explain", run, url=served.url).out
+    assert "yes concurrency of the schedule  0 of 1  There is room" in said
+    assert " of 1  8 slots" not in said
+
+
+def test_a_trigger_with_many_legs_takes_a_few_lines_of_a_list(served: Served) -> None:
+    legs = [{"type": "event", "event": "user.x", "key": f"a/k{n}"} for n in range(500)]
+    served.declare(trigger={"type": "any", "triggers": legs})
+    assert len(tidegate("get", "schedules", url=served.url).out.splitlines()) < 12

@@ -179,7 +179,8 @@ def _schedule_row(item: Document) -> Sequence[Any]:
     spec, status = item["spec"], item.get("status") or {}
     enabled = status.get("enabled", spec.get("enabled"))
     mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
-    return name_of(item), mode, spec.get("program"), in_words(spec["trigger"]), when(status.get("next_fire"))
+    trigger = output.brief(in_words(spec["trigger"]))
+    return name_of(item), mode, spec.get("program"), trigger, when(status.get("next_fire"))
 
 
 def _program_row(item: Document) -> Sequence[Any]:

@@ -93,13 +93,20 @@ def _grow(branch: Tree, node: Mapping[str, Any]) -> None:
 def _node(node: Mapping[str, Any]) -> Text:
     sign, style = SIGNS[node.get("satisfied")]
     text = Text.assemble((sign, style), " ", (str(node["node"]), "bold"))
-    if node.get("value") is not None:
-        text.append(f"  {output.inline(node['value'])}")
-    if node.get("threshold") is not None:
-        text.append(f" of {output.inline(node['threshold'])}")
-    if node.get("why"):
-        text.append(f"  {node['why']}")
+    for told in (_measure(node), node.get("why")):
+        if told:
+            text.append(f"  {told}")
     return text
+
+
+def _measure(node: Mapping[str, Any]) -> str:
+    """How far it is, where `why` does not say it already."""
+    value, threshold, why = node.get("value"), node.get("threshold"), str(node.get("why") or "")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return ""
+    if isinstance(value, int) and isinstance(threshold, int):
+        return "" if why.startswith(f"{value:,} ") else f"{value:,} of {threshold:,}"
+    return "" if why and (threshold is not None or why.startswith(str(value))) else str(value)
 
 
 def audit(
