@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Answered, Client, segment
+from tidegate.cli.client import Client, Problem, segment
 from tidegate.cli.options import File, Namespace, Output
 from tidegate.cli.output import Form, grid
 from tidegate.domain.errors import Invalid, Refused, TidegateError
@@ -33,15 +33,15 @@ def documents_of(file: str, namespace: str) -> Documents:
 
 
 def _sent(client: Client, path: str, documents: Documents, namespace: str, **params: Any) -> list[dict[str, Any]]:
-    """The items of the answer. Raises Invalid with the lines of what the server found, Answered, Unavailable."""
+    """The items of the answer. Raises Invalid with the lines of what the server found, Problem, Unavailable."""
     try:
         body = {"documents": documents.values, "namespace": namespace}
         items: list[dict[str, Any]] = client.call("POST", path, body=body, **params)["items"]
         return items
-    except Answered as error:
-        if not error.faults:
+    except Problem as error:
+        if not error.errors:
             raise
-        raise Invalid(documents.placed(error.faults), what=documents.name) from None
+        raise Invalid(documents.placed(error.errors), what=documents.name) from None
 
 
 def apply(
