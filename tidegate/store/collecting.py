@@ -13,7 +13,8 @@ from typing import Any
 from tidegate.domain.collected import Advance, Need
 from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
-from tidegate.domain.instants import MINUTE, Instant
+from tidegate.domain.instants import Instant
+from tidegate.domain.progress import PUT_OFF
 from tidegate.domain.schedules import Waiting, WaitingPolicy
 from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
@@ -32,8 +33,6 @@ Q = load("collecting")
 MOST_AT_ONCE = 1000
 """Schedules that one claim of the inbox hands out: an event that reaches a hundred thousand must not become one
 transaction of many seconds."""
-PUT_OFF = MINUTE
-"""When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
 
 @dataclass(slots=True)
@@ -224,16 +223,11 @@ async def write_places(tx: PublishingTx, places: Sequence[tuple[Place, Advance]]
         reading = place.reading
         assert reading is not None
         end = place.n
-        need = advance.needs.get(place.subscription, Need())
+        marks = advance.needs.get(place.subscription, Need()).beyond(end, place.rows, place.bytes)
         tally = advance.progress.tallies.get(place.node)
-        wanted = (
-            None if need.n is None else end + need.n,
-            None if need.rows is None else place.rows + need.rows,
-            None if need.bytes is None else place.bytes + need.bytes,
-        )
         base = reading.base if tally is not None and tally.amount.n else end
-        rows.append((place.schedule, place.node, place.key, base, end, place.rows, place.bytes, _day(place), *wanted))
-        if any(new is not None and (old is None or new < old) for old, new in zip(place.needs, wanted, strict=True)):
+        rows.append((place.schedule, place.node, place.key, base, end, place.rows, place.bytes, _day(place), *marks))
+        if marks.nearer_than(place.needs):
             noticed.append(place.key)
     schedules, nodes, keys, bases, seens, seen_rows, seen_bytes, days, needs, need_rows, need_bytes = zip(
         *rows, strict=True

@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Evidence, Facts, Need, Subscription, Topic
+from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Evidence, Facts, Marks, Need, Subscription, Topic
 from tidegate.domain.events import DATASET_UPDATED
 from tidegate.domain.evidence import Owed, Reading, after, datasets, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
-from tidegate.domain.instants import MINUTE, Instant
+from tidegate.domain.instants import Instant
 from tidegate.domain.looking import subscriptions
-from tidegate.domain.progress import begin
+from tidegate.domain.progress import COLLECTING, PUT_OFF, begin, ticks_from
 from tidegate.domain.runs import Cause
-from tidegate.domain.schedules import CatchUpPolicy, Mode, Waiting
+from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import collects
 from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
@@ -31,11 +31,6 @@ from tidegate.sim.memory.event_rows import (
 )
 from tidegate.sim.memory.rows import ScheduleRow
 from tidegate.sim.memory.waiting import WaitingTransaction
-
-COLLECTING = (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
-"""Modes in which a schedule collects."""
-PUT_OFF = MINUTE
-"""When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
 Get = Callable[[Any, Any], Any]
 
@@ -149,20 +144,18 @@ class CollectingTransaction(WaitingTransaction):
         data, schedule, advance = self.data, result.collecting.schedule_id, result.advance
         for place in self.readings[schedule]:
             subscription, end = place.reading.subscription, place.reading.end
-            need = advance.needs.get(subscription, Need())
+            marks = advance.needs.get(subscription, Need()).beyond(end, place.rows, place.bytes)
             tally = advance.progress.tallies.get(subscription.node)
             new = place.row._replace(
                 base=place.reading.base if tally is not None and tally.amount.n else end,
                 seen=end,
                 seen_rows=place.rows,
                 seen_bytes=place.bytes,
-                need=None if need.n is None else end + need.n,
-                need_rows=None if need.rows is None else place.rows + need.rows,
-                need_bytes=None if need.bytes is None else place.bytes + need.bytes,
+                marks=marks,
                 again=(),
             )
             self.put(data.subscription, new.place, new)
-            if _smaller(place.row, new):
+            if marks.nearer_than(place.row.marks):
                 self.notice(place.reading.key_id)
         self.edit(data.progress, schedule).progress = advance.progress
         self.set_deadlines(schedule, advance.deadlines)
@@ -181,7 +174,7 @@ class CollectingTransaction(WaitingTransaction):
                 ]
             moved = row._replace(
                 base=topic.n, seen=topic.n, seen_rows=topic.rows, seen_bytes=topic.bytes,
-                need=topic.n + 1, need_rows=None, need_bytes=None, again=(),
+                marks=Marks(topic.n + 1, None, None), again=(),
             )  # fmt: skip
             self.put(data.subscription, key, moved)
             self.notice(key[2])
@@ -223,22 +216,20 @@ class CollectingTransaction(WaitingTransaction):
     def _subscribe(self, row: ScheduleRow, now: Instant) -> dict[tuple[int, int], int]:
         data, trigger = self.data, row.newest.revision.spec.trigger
         facts = Facts(
-            enabled_at=now, last_start=None, busy=is_busy(data, self.get, row.id), ticks_from=_ticks_from(row, now)
+            enabled_at=now,
+            last_start=None,
+            busy=is_busy(data, self.get, row.id),
+            ticks_from=ticks_from(row.newest.revision.spec.catch_up, now),
         )
         first = begin(trigger, facts)
         bases: dict[tuple[int, int], int] = {}
         for subscription in subscriptions(trigger):
             number = data.topic_of(subscription.topic)
             topic = data.topic.rows[number]
-            need = first.needs.get(subscription, Need())
+            marks = first.needs.get(subscription, Need()).beyond(topic.n, topic.rows, topic.bytes)
             place = (row.id, subscription.node, number)
             bases[place[1:]] = topic.n
-            fresh = SubscriptionRow(
-                place, topic.n, topic.n, topic.rows, topic.bytes,
-                None if need.n is None else topic.n + need.n,
-                None if need.rows is None else topic.rows + need.rows,
-                None if need.bytes is None else topic.bytes + need.bytes,
-            )  # fmt: skip
+            fresh = SubscriptionRow(place, topic.n, topic.n, topic.rows, topic.bytes, marks)
             self.put(data.subscription, place, fresh)
             self.notice(number)
         for dataset in datasets(trigger):
@@ -281,16 +272,6 @@ def is_collecting(row: ScheduleRow) -> bool:
 def is_busy(data: Data, get: Get, schedule: int) -> bool:
     """Whether a run of it waits or works."""
     return any((run := get(data.run, key)) is not None and run.live for key in data.live_of.get(schedule, ()))
-
-
-def _ticks_from(row: ScheduleRow, now: Instant) -> Instant | None:
-    catch_up = row.newest.revision.spec.catch_up
-    return now - catch_up.grace if catch_up.policy is CatchUpPolicy.NONE else None
-
-
-def _smaller(old: SubscriptionRow, new: SubscriptionRow) -> bool:
-    pairs = ((old.need, new.need), (old.need_rows, new.need_rows), (old.need_bytes, new.need_bytes))
-    return any(now is not None and (was is None or now < was) for was, now in pairs)
 
 
 def _put_off(row: DeadlineRow | None, now: Instant) -> list[Deadline]:
@@ -356,7 +337,7 @@ def read_collecting(
             last_start=progress.last_start,
             last_end=progress.last_end,
             busy=is_busy(data, get, schedule),
-            ticks_from=_ticks_from(row, now),
+            ticks_from=ticks_from(row.newest.revision.spec.catch_up, now),
         ),
         clock_due=clock.next_due,
     )
@@ -368,9 +349,9 @@ def _crossing(data: Data, row: SubscriptionRow, due: Instant | None) -> int:
     log = data.arrivals[row.place[2]]
     places = []
     for need, key in (
-        (row.need, lambda one: one.n),
-        (row.need_rows, lambda one: one.rows),
-        (row.need_bytes, lambda one: one.bytes),
+        (row.marks.n, lambda one: one.n),
+        (row.marks.rows, lambda one: one.rows),
+        (row.marks.bytes, lambda one: one.bytes),
     ):
         if need is not None:
             places.append(bisect_left(log, need, lo=row.seen, key=key))
