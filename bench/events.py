@@ -1,17 +1,19 @@
 """Events published, matched and committed, with 100,000 subscriptions; progress of a trigger that got a million.
 
-One publisher (transactions of `batch` events, as the REST door makes of a list) and one matcher share the machine with
-the server. What each tree has collected is spread evenly at the start, so that fires come steadily: one for every
-hundredth event at fan-out 1, of a count of 1,000 at fan-out 100. A figure is the time from the first publication until
-the inbox is empty; afterwards the events in the evidence of all runs and in all progress add up to those published.
+A few publishers (transactions of `batch` events, as the REST door makes of a list; each has keys of its own, as feeds
+do) and one matcher share the machine with the server. What each tree has collected is spread evenly at the start, so
+that fires come steadily: one for every hundredth event at fan-out 1, of a count of 1,000 at fan-out 100. A figure is
+the time from the first publication until the inbox is empty; afterwards the events in the evidence of all runs and in
+all progress add up to those published.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Sequence
-from time import perf_counter
+from time import perf_counter, process_time
 
 import psycopg
 
@@ -36,6 +38,7 @@ def measure(
     single: int = 250_000,
     hundredfold: int = 50_000,
     batch: int = 2000,
+    publishers: int = 2,
     rounds: int = 3,
     million: int = 1_000_000,
 ) -> list[Figure]:
@@ -43,9 +46,9 @@ def measure(
     figures: list[Figure] = []
     for fan_out, events, count, goal in ((1, single, 100, 50_000.0), (100, hundredfold, 1000, 8_000.0)):
         with ground.ground() as place:
-            rates = asyncio.run(_matched(say, place, subscriptions, fan_out, count, events, batch, rounds))
-        how = f"{events:,} events in transactions of {batch:,}, {subscriptions:,} subscriptions of count {count:,}, "
-        how += f"median of {rounds} rounds"
+            rates = asyncio.run(_matched(say, place, subscriptions, fan_out, count, events, batch, publishers, rounds))
+        how = f"{events:,} events in transactions of {batch:,} of {publishers} publishers, {subscriptions:,} "
+        how += f"subscriptions of count {count:,}, median of {rounds} rounds"
         figures.append(at_least(f"events matched, fan-out {fan_out}", median(rates), "events/s", goal, how))
     with ground.ground() as place:
         size, spent = asyncio.run(_million(say, place, million, batch))
@@ -56,7 +59,15 @@ def measure(
 
 
 async def _matched(
-    say: Say, place: ground.Ground, subscriptions: int, fan_out: int, count: int, events: int, batch: int, rounds: int
+    say: Say,
+    place: ground.Ground,
+    subscriptions: int,
+    fan_out: int,
+    count: int,
+    events: int,
+    batch: int,
+    publishers: int,
+    rounds: int,
 ) -> list[float]:
     store = PostgresStore(place.url)
     try:
@@ -64,34 +75,51 @@ async def _matched(
         topics = subscriptions // fan_out
         await spread(store, place.url, topics, fan_out, count)
         rates = []
-        for _ in range(rounds):
+        for turn in range(rounds):
+            batches = _batches(topics, events, batch, publishers, turn)
             before = _totals(place.url)
-            rates.append(events / await _round(store, fence, topics, events, batch))
+            spent, began = ground.cpu_of(place.server_pid), process_time()
+            rates.append(events / await _round(store, fence, batches, publishers))
+            spent, own = ground.cpu_of(place.server_pid) - spent, process_time() - began
             after = _totals(place.url)
             assert after[0] - before[0] == events * fan_out, f"{events * fan_out} came, {after[0] - before[0]} counted"
-            say(f"fan-out {fan_out}: {rates[-1]:,.0f} events/s, {after[1] - before[1]:,} fires")
+            say(
+                f"fan-out {fan_out}: {rates[-1]:,.0f} events/s, {after[1] - before[1]:,} fires; CPU for each event: "
+                f"database {spent / events * 1e6:.0f} µs, publishers and matcher {own / events * 1e6:.0f} µs"
+            )
         return rates
     finally:
         await store.close()
 
 
-async def _round(store: PostgresStore, fence: Fence, topics: int, events: int, batch: int) -> float:
-    """Seconds from the first publication until everything is matched."""
-    chosen = random.Random(7)
-    batches = [
+def _batches(topics: int, events: int, batch: int, publishers: int, seed: int) -> list[list[NewEvent]]:
+    """Those of publisher p are every so-manieth from p on; so are its topics."""
+    chosen = random.Random(seed)
+    return [
         [
-            NewEvent(type=TYPE, key=f"bench/k{chosen.randrange(topics)}", payload={"file": number})
+            NewEvent(
+                type=TYPE,
+                key=f"bench/k{chosen.randrange(topics // publishers) * publishers + turn % publishers}",
+                payload={"file": number},
+            )
             for number in range(batch)
         ]
-        for _ in range(events // batch)
+        for turn in range(events // batch)
     ]
+
+
+async def _round(store: PostgresStore, fence: Fence, batches: Sequence[Sequence[NewEvent]], publishers: int) -> float:
+    """Seconds from the first publication until everything is matched."""
     matcher = Matcher(store, fence)
     done = asyncio.Event()
 
-    async def publish() -> None:
-        for some in batches:
+    async def publish(number: int) -> None:
+        for some in batches[number::publishers]:
             async with store.changing() as tx:
                 await tx.publish(some, await tx.now())
+
+    async def publish_all() -> None:
+        await asyncio.gather(*(publish(number) for number in range(publishers)))
         done.set()
 
     async def match() -> None:
@@ -104,9 +132,13 @@ async def _round(store: PostgresStore, fence: Fence, topics: int, events: int, b
                     return
                 await asyncio.sleep(0.001)
 
+    gc.collect()
+    gc.freeze()  # a publisher does not keep hundreds of thousands of events for later, which are gone over each time
     began = perf_counter()
-    await asyncio.gather(publish(), match())
-    return perf_counter() - began
+    await asyncio.gather(publish_all(), match())
+    spent = perf_counter() - began
+    gc.unfreeze()
+    return spent
 
 
 async def _million(say: Say, place: ground.Ground, million: int, batch: int) -> tuple[float, float]:

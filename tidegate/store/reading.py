@@ -29,6 +29,8 @@ from tidegate.store.sql import load
 
 Q = load("collecting")
 _END = 1 << 62
+_ONE = Amount(n=1)
+_NOTHING: Mapping[str, object] = {}
 
 
 @dataclass(slots=True)
@@ -288,16 +290,16 @@ def _in_order(
     at_of: dict[int, Instant] = {}
     at = 0
     for pos, ones in sorted(by_pos.items()):
-        row = ones[0][1]
-        at = max(at, *[one[2] for _, one in ones])
+        for _, row in ones:
+            at = max(at, row[2])
         at_of[pos] = at
         found.append(
             Arrival(
                 pos=pos,
                 at=at,
-                subscriptions=tuple(place.subscription for place, _ in ones),
-                amount=Amount(n=1, rows=row[3], bytes=row[4]),
-                payload=payloads.get((row[7], row[8]), {}),
+                subscriptions=tuple([place.subscription for place, _ in ones]),
+                amount=Amount(n=1, rows=row[3], bytes=row[4]) if row[3] or row[4] else _ONE,
+                payload=payloads.get((row[7], row[8]), _NOTHING) if payloads else _NOTHING,
             )
         )
     return found, at_of
