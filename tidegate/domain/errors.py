@@ -18,7 +18,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 _ENDLESS = re.compile(r"\S{300,}")
 _TOLD = 20
 """Faults that a message tells of; the rest is counted, and all of them are in the list."""
@@ -61,7 +60,7 @@ class TidegateError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        stop = "." if self.remedy and self.message[-1:].isalnum() else ""
+        stop = "." if self.remedy and self.message[-1:] not in ".!?:;" else ""
         return f"{self.message}{stop} {self.remedy}".strip()
 
 
