@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.control import progress, runs, schedules
-from tidegate.control.common import command
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.documents.event_shapes import measured
 from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.naming import command
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.documents import declared
-from tidegate.documents.parsing import DEFAULT_NAMESPACE, parse
+from tidegate.documents.parsing import parse
 from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 
 def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
