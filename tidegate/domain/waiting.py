@@ -17,6 +17,11 @@ TOO_MANY = "More than waiting.max runs of the schedule waited; this was the olde
 NEWER = "A newer run of the schedule takes its place (waiting: latest)."
 
 
+def why_merged(into: RunKey) -> str:
+    """The reason of a fire that joined a run which waits."""
+    return f"It joined {into}, which was waiting (waiting: merge)."
+
+
 def joined(
     policy: WaitingPolicy, *, claimed: RunKey | None, ticked: RunKey | None, survivor: RunKey | None
 ) -> RunKey | None:

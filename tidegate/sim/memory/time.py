@@ -11,6 +11,7 @@ from tidegate.domain.planning import Plan, Stretch
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Waiting
+from tidegate.domain.waiting import why_merged
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow, StretchRow
 from tidegate.sim.memory.waiting import WaitingTransaction
@@ -100,7 +101,7 @@ def merge(run: RunRow, survivor: RunRow, now: Instant) -> None:
     """This fire has a row of its own that names the older waiting run, and never lives."""
     run.state = State.MERGED
     run.merged_into = str(survivor.key)
-    run.reason = f"It joined {survivor.key}, which was waiting (waiting: merge)."
+    run.reason = why_merged(survivor.key)
     run.finished_at = now
     run.wake_at = None
 
