@@ -180,6 +180,8 @@ def _schedule_row(item: Document) -> Sequence[Any]:
     spec, status = item["spec"], item.get("status") or {}
     enabled = status.get("enabled", spec.get("enabled"))
     mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
+    if enabled and status.get("unsatisfiable"):
+        mode = Text("unsatisfiable", style="yellow")
     trigger = output.brief(in_words(spec["trigger"]))
     return name_of(item), mode, spec.get("program"), trigger, when(status.get("next_fire"))
 
@@ -281,6 +283,7 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("Application", meta.get("application")),
             ("Owner", meta.get("owner")),
             ("State", ("enabled" if status.get("enabled") else "disabled") + _because(status.get("reason"))),
+            ("Unsatisfiable", status.get("unsatisfiable")),
             ("Revision", status.get("revision")),
             ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),
             ("Runs ended", stats.get("total_runs") or "none yet"),

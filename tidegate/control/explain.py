@@ -12,6 +12,7 @@ from tidegate.control import progress, runs, schedules
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.documents.event_shapes import measured
+from tidegate.documents.shapes import whole_second
 from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
@@ -253,7 +254,8 @@ async def _waiting(store: ControlStore, record: RunRecord, because: Node) -> Exp
     backoff = record.wake_at is not None and record.wake_at > now
     if backoff and record.attempts:
         assert record.wake_at is not None
-        why = f"Attempt {len(record.attempts) + 1} starts no earlier than {format_instant(record.wake_at)}."
+        at = format_instant(whole_second(record.wake_at))
+        why = f"Attempt {len(record.attempts) + 1} starts no earlier than {at}."
         conditions = (
             Node(
                 node="backoff",
