@@ -439,3 +439,11 @@ def test_another_server_that_answers_is_not_taken_for_tidegate() -> None:
         said = tidegate("runs", url=f"http://127.0.0.1:{server.server_port}")
         thread.join()
     assert (said.status, "is not Tidegate" in said.err) == (1, True)
+
+
+@pytest.mark.requirement("OPS-7")
+def test_a_summary_is_a_sentence_that_does_not_repeat_itself(served: Served) -> None:
+    event = {"type": "event", "event": "user.x", "key": "a/b"}
+    served.declare(enabled=True, trigger={"type": "quiet", "trigger": event, "for": "PT1M"})
+    summary = tidegate("explain", "s", "-o", "json", url=served.url).json["summary"]
+    assert summary == "Its trigger is not satisfied: there is nothing yet that could fall silent."

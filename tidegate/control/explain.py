@@ -104,7 +104,7 @@ def _by_its_tree(record: ScheduleRecord, gathered: Gathered, tree: Node, *, sche
             blocker, release = "scheduler", "start `tidegate up`, or `tidegate scheduler`"
             summary = "Its trigger is satisfied, but no scheduler is alive to see it."
     else:
-        summary = f"Its trigger is not satisfied: {gathered.why}"
+        summary = f"Its trigger is not satisfied: {gathered.why.rstrip('.')}."
     return Explanation(
         verdict="due" if gathered.satisfied else "idle",
         summary=summary,
