@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
+from tidegate.domain.constraints import CONSTRAINTS as CONSTRAINTS
+from tidegate.domain.constraints import Concurrency as Concurrency
+from tidegate.domain.constraints import Constraint as Constraint
+from tidegate.domain.constraints import Unmet as Unmet
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from tidegate.domain.triggers import Custom, DataSize, Happened, Partition, ProgramStatus, Trigger, nodes
 
 JsonObject: TypeAlias = Mapping[str, Any]
-
-
-class Unmet(StrEnum):
-    """What an unmet constraint means."""
-
-    WAIT = "wait"
-    SKIP = "skip"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """At most `max` runs admitted and not yet ended, counted per `scope`: `schedule` or `program`."""
-
-    TYPE: ClassVar[str] = "concurrency"
-    max: int
-    scope: str = "schedule"
-    unmet: Unmet = Unmet.WAIT
-
-
-Constraint: TypeAlias = Concurrency
-CONSTRAINTS: tuple[type[Constraint], ...] = (Concurrency,)
 
 
 class CatchUpPolicy(StrEnum):
