@@ -78,7 +78,7 @@ class Candidate:
     held: tuple[str, ...]
     given: JsonObject | None  # arguments given by hand
     mode: Mode = Mode.ENABLED  # of the newest revision
-    held_expires: bool = True  # of the newest revision: whether runs that a suspension holds expire
+    held_expires: bool = False  # of the newest revision: whether runs that a suspension holds expire
     deleted: bool = False  # the schedule is gone
     cause: Cause = Cause.FIRE
     closed: bool = True  # its input is closed already

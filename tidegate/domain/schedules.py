@@ -114,8 +114,11 @@ class Mode(StrEnum):
     DROP = "drop"
     """Disabled: pending runs and progress are dropped, events ignored."""
     KEEP = "keep"
+    """Disabled, but what waits starts when it may. Nothing new is collected, no fire makes a run."""
     BACKLOG = "backlog"
+    """Goes on collecting and making runs; none of them starts until it is enabled, then all do."""
     HOLD = "hold"
+    """As backlog, but everything merges into one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +130,4 @@ class Revision:
     valid_from: Instant
     mode: Mode
     spec: ScheduleSpec
+    held_expires: bool = False  # while it is suspended (backlog, hold), runs expire all the same

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, counters_of, fill
+from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, fill, needs_of
 from tidegate.domain.evidence import shown, take
 from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import MILLISECOND, Duration, Instant
@@ -62,8 +62,7 @@ class Admitter:
         async with self._store.transaction(self._fence) as tx:
             candidates = await tx.claim_waiting(now, limit)
             if candidates:
-                counters = {counter for one in candidates for counter in counters_of(one)}
-                facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
+                facts = await tx.admission_facts(needs_of(candidates), now)
                 verdicts = admit(candidates, facts, now=now)
                 pinned, notes = await self._close(tx, candidates, verdicts, now)
                 verdicts = _filled(candidates, verdicts, pinned)
