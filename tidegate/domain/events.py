@@ -19,11 +19,13 @@ from tidegate.domain.runs import State
 
 DATASET_UPDATED = "dataset.updated"
 DATASET_GAP = "dataset.gap"
+DEADLINE_AT_RISK = "deadline.at_risk"
+DEADLINE_MISSED = "deadline.missed"
 RUN_EVENTS = frozenset(
     {"run.started", *(f"run.{state}" for state in State if state.value not in ("starting", "running"))}
 )
 OWN_EVENTS = (
-    frozenset({DATASET_UPDATED, DATASET_GAP, "table.health", "schedule.paused", "deadline.missed"}) | RUN_EVENTS
+    frozenset({DATASET_UPDATED, DATASET_GAP, "table.health", "schedule.paused", DEADLINE_AT_RISK, DEADLINE_MISSED}) | RUN_EVENTS
 )
 """The closed set. All but `dataset.updated` are published by Tidegate only."""
 

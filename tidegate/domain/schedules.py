@@ -91,6 +91,24 @@ class Timeout:
     grace: Duration = 30 * SECOND
 
 
+class DeadlineFrom(StrEnum):
+    """What a deadline counts from."""
+
+    DUE = "due"
+    """The fire time; of a run without one, when its trigger was satisfied."""
+    ARRIVAL = "arrival"
+    """The arrival of the first thing that its trigger collected; of a run that collected nothing, as `due`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """How long after that a run must have started, and finished; None: no such deadline."""
+
+    start: Duration | None = None
+    finish: Duration | None = None
+    since: DeadlineFrom = DeadlineFrom.DUE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
     """The `spec` of a Schedule document, without `enabled` (that is the schedule's mode)."""
@@ -105,6 +123,7 @@ class ScheduleSpec:
     catch_up: CatchUp = CatchUp()
     retry: Retry = Retry()
     timeout: Timeout = Timeout()
+    deadline: Deadline | None = None
 
 
 class Mode(StrEnum):
@@ -119,6 +138,11 @@ class Mode(StrEnum):
     """Goes on collecting and making runs; none of them starts until it is enabled, then all do."""
     HOLD = "hold"
     """As backlog, but everything merges into one run."""
+
+    @property
+    def works(self) -> bool:
+        """Whether its clock ticks and its trigger collects: runs are made, though they may not start."""
+        return self in (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,27 @@
 
 Under `merge` one run waits and takes in what comes; under `latest` the newest takes the place of the older ones; and
 whatever the policy, no more than `max` wait. What a person asked for never merges and takes nobody's place
-(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. Both stores decide by this.
+(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. While a schedule is held
+(`Mode.HOLD`) everything merges, fires of clocks too. Both stores decide by this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidegate.domain.ids import RunKey
 from tidegate.domain.runs import MERGING, Cause, State
-from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.domain.schedules import Mode, Revision, Waiting, WaitingPolicy
 
 TOO_MANY = "More than waiting.max runs of the schedule waited; this was the oldest."
 NEWER = "A newer run of the schedule takes its place (waiting: latest)."
+
+
+def policy_under(newest: Revision) -> WaitingPolicy:
+    """The policy by which further runs of a schedule join or replace those that wait."""
+    policy = newest.spec.waiting
+    return replace(policy, runs=Waiting.MERGE) if newest.mode is Mode.HOLD else policy
 
 
 def joined(
