@@ -306,7 +306,7 @@ def _stop_by(constraints: Sequence[Constraint | None], now: Instant) -> Instant 
 
 def _no_longer_wanted(candidate: Candidate, now: Instant) -> Discard | None:
     if candidate.attempts == 0:
-        spared = candidate.mode in SUSPENDED_MODES and not candidate.held_expires
+        spared = candidate.mode in SUSPENDED_MODES and _obeys(candidate) and not candidate.held_expires
         if is_late(candidate, now) and candidate.spec.waiting.then is ThenWaiting.DISCARD and not spared:
             return Discard(
                 key=candidate.key, outcome=State.EXPIRED, reason="It waited longer than waiting.timeout allows."

@@ -8,7 +8,7 @@ when its instant comes or something is given back under its key:
     rate:… min:…        room in a sliding span; time since the last start
     window:…            the window opens
     calendar:…          the blackout ends, or the calendar is changed
-    load:…              a new reading
+    load:NAME:LIMIT     a new reading of that resource
     freeze              somebody lifts the freeze
 """
 
@@ -269,6 +269,7 @@ def group_counter(namespace: str, group: str) -> str:
 
 POOL = "pool:"
 FREEZE = "freeze"
+LOAD = "load:"
 GROUP = "group:"
 
 
@@ -401,7 +402,7 @@ def _rate(constraint: Rate, subject: Subject, facts: AdmissionFacts, now: Instan
 
 
 def _load(constraint: Load, facts: AdmissionFacts) -> Met | Wait:
-    resource, key = constraint.resource, f"load:{constraint.resource}"
+    resource, key = constraint.resource, f"{LOAD}{constraint.resource}:{constraint.below:g}"
     if resource.startswith(POOL):
         name = resource.removeprefix(POOL)
         if name not in facts.free:

@@ -13,10 +13,10 @@ from tidegate.ports.engine import Clock, Membership
 
 class ProberStore(Clock, Membership, Protocol):
     async def awaited(self) -> Sequence[str]:
-        """Resources (probes and `pool:NAME`) under whose `load:` queue somebody waits."""
+        """Resources (probes and `pool:NAME`) for which somebody waits, in a queue `load:RESOURCE:LIMIT`."""
 
     async def record_gauge(self, fence: Fence, resource: str, gauge: Gauge, now: Instant) -> None:
-        """Replace the last reading. The first of those who wait for it are judged again."""
+        """Replace the last reading. In each of its queues (one for each limit) the first are judged again."""
 
 
 class Probe(Protocol):
