@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.control import clocks, namespaces, ownership, removal
+from tidegate.control import clocks, collecting, namespaces, ownership, removal
 from tidegate.control.common import (
     LIMIT,
     Effect,
@@ -25,6 +25,7 @@ from tidegate.control.common import (
 )
 from tidegate.documents.declared import Schedule
 from tidegate.domain import fires
+from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import Fault, Invalid, Refused
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
@@ -94,16 +95,24 @@ async def disable(
     who: str,
     mode: Mode = Mode.DROP,
     reason: str = "",
+    expire: bool = False,
     expected: int | None = None,
 ) -> ScheduleRecord:
-    """Drop waiting runs and undecided fires; what runs goes on. Raises Refused for other modes than drop."""
-    if mode is not Mode.DROP:
-        raise Refused(f"disabling with mode {mode.value!r} is not in this version yet; available: drop")
+    """Let it rest; what runs goes on. `drop`: waiting runs end, nothing is collected. `keep`: what waits starts when it
+    may, nothing new comes. `backlog`: runs are made and none starts until it is enabled. `hold`: the same, merged into
+    one. `expire`: held runs expire by `waiting.timeout` all the same (backlog, hold). Another mode than the present one
+    takes its place. Raises Refused for `enabled`, and for `expire` where nothing is held."""
+    if mode is Mode.ENABLED:
+        raise Refused("enabled is no way to rest", remedy="Use :enable, or one of drop, keep, backlog, hold.")
+    if expire and mode not in SUSPENDED_MODES:
+        raise Refused(
+            f"mode {mode.value!r} holds no runs that could expire", remedy="Leave expire out, or use backlog or hold."
+        )
     await get(store, namespace, name)
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, name)
         check_revision("schedule", name, expected, stored.rev)
-        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who)
+        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who, expire=expire)
 
 
 async def get(store: ControlStore, namespace: str, name: str) -> ScheduleRecord:
@@ -137,9 +146,9 @@ async def stats(store: ControlStore, namespace: str, name: str) -> Stats:
 
 
 def next_fire(record: ScheduleRecord) -> Instant | None:
-    """The nominal time of its next fire; None when it is disabled or nothing is to come. `next_due` is when it starts:
+    """The nominal time of its next fire; None when its clock rests or nothing is to come. `next_due` is when it starts:
     later by the jitter."""
-    if record.mode is not Mode.ENABLED or record.next_due is None:
+    if not record.mode.works or record.next_due is None:
         return None
     return fires.next_fire(record.spec.trigger, record.cursor, last_fire=record.last_fire) or record.next_due
 
@@ -217,9 +226,15 @@ async def _update(
             await ownership.own(tx, declaration.metadata.namespace, declaration.metadata.application, now)
         await tx.describe_schedule(stored.id, declaration.metadata)
     if acts or respecified:
-        reason = stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}"
-        resets = on_update is OnUpdate.RESET and respecified
-        await _revise(tx, stored, declaration, program, mode=mode, reason=reason, who=who, now=now, resets=resets)
+        change = _Turn(
+            mode=mode,
+            reason=stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}",
+            expire=mode is stored.mode and await _held_expires(tx, stored),
+            who=who,
+            now=now,
+            resets=on_update is OnUpdate.RESET and respecified,
+        )
+        await _revise(tx, stored, declaration, program, change)
     before = {"metadata": _told(stored.metadata), "spec": dict(stored.document), "enabled": _works(stored.mode)}
     after = {**_seen(declaration), "enabled": _works(mode)}
     await tx.record_change(_change(who, Effect.UPDATED, declaration, before, after), now)
@@ -227,55 +242,72 @@ async def _update(
     return Written(effect=Effect.UPDATED, record=record)
 
 
-async def _switch(tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str) -> ScheduleRecord:
+async def _switch(
+    tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str, expire: bool = False
+) -> ScheduleRecord:
     """Enable or disable: a revision that differs in its mode only."""
-    if stored.mode is mode:
+    expired = await _held_expires(tx, stored)
+    if (stored.mode, expired) == (mode, expire):
         return stored
     now = await tx.now()
     declaration = Schedule(metadata=stored.metadata, spec=stored.spec, enabled=None, document=stored.document)
-    await _revise(tx, stored, declaration, stored.program, mode=mode, reason=reason, who=who, now=now, resets=False)
+    change = _Turn(mode=mode, reason=reason, expire=expire, who=who, now=now)
+    await _revise(tx, stored, declaration, stored.program, change)
     action = "enabled" if mode is Mode.ENABLED else "disabled"
-    before: dict[str, Any] = {"enabled": _works(stored.mode), "reason": stored.reason}
-    after: dict[str, Any] = {"enabled": _works(mode), "reason": reason}
+    before: dict[str, Any] = {**_resting_as(stored.mode, expired), "reason": stored.reason}
+    after: dict[str, Any] = {**_resting_as(mode, expire), "reason": reason}
     await tx.record_change(_change(who, action, declaration, before, after), now)
     return await _locked(tx, stored.metadata.namespace, stored.metadata.name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What a revision does beside what it says. `resets`: what waits and what was collected is given up."""
+
+    mode: Mode
+    reason: str
+    expire: bool
+    who: str
+    now: Instant
+    resets: bool = False
+
+
 async def _revise(
-    tx: ControlTx,
-    stored: ScheduleRecord,
-    declaration: Schedule,
-    program: ProgramRef,
-    *,
-    mode: Mode,
-    reason: str,
-    who: str,
-    now: Instant,
-    resets: bool,
+    tx: ControlTx, stored: ScheduleRecord, declaration: Schedule, program: ProgramRef, change: _Turn
 ) -> None:
     """Add the revision, set the clock, and end what waits where the change says so."""
+    now, mode = change.now, change.mode
     valid_from = max(now, stored.cursor)
-    disables = _works(stored.mode) and not _works(mode)
-    if disables:
-        why = f"The schedule was disabled by {who} before this was decided."
+    drops = mode is Mode.DROP and stored.mode is not Mode.DROP
+    if drops:
+        why = f"The schedule was disabled by {change.who} before this was decided."
         await removal.supersede_undecided(tx, stored, why, until=valid_from, now=now)
+    if mode is Mode.KEEP and stored.mode.works and not change.resets and collects(stored.spec.trigger):
+        await collecting.stand_still(tx, stored.id, now)
     await tx.revise_schedule(
         stored.id,
         declaration.spec,
         declaration.document,
         program=program.id,
         mode=mode,
-        reason=reason,
-        author=who,
+        reason=change.reason,
+        author=change.who,
         valid_from=valid_from,
         clock=await clocks.revised(tx, stored, declaration.spec, mode, valid_from),
+        held_expires=change.expire,
     )
-    old, new = stored.spec.trigger, declaration.spec.trigger
-    if (collects(old) or collects(new)) and (resets or mode is not stored.mode or old != new):
-        await tx.reset_progress(stored.id, now)
-    if disables or resets:
-        what = "disabled" if disables else "updated"
-        await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {who}.", now)
+    old, new = (stored.mode, stored.spec.trigger), (mode, declaration.spec.trigger)
+    await collecting.changed(tx, stored.id, old, new, resets=change.resets, now=now)
+    if drops or change.resets:
+        what = "disabled" if drops else "updated"
+        await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {change.who}.", now)
+
+
+async def _held_expires(tx: ControlTx, stored: ScheduleRecord) -> bool:
+    """Whether runs that it holds expire all the same."""
+    if stored.mode not in SUSPENDED_MODES:
+        return False
+    return (await tx.revisions_from(stored.id, stored.rev))[-1].held_expires
 
 
 async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:
@@ -296,6 +328,13 @@ def unknown_program(declaration: Schedule, known: list[str], path: str = "spec.p
 
 def _works(mode: Mode) -> bool:
     return mode is Mode.ENABLED
+
+
+def _resting_as(mode: Mode, expire: bool) -> dict[str, Any]:
+    """Its mode, as the audit log tells it."""
+    if mode is Mode.ENABLED:
+        return {"enabled": True}
+    return {"enabled": False, "mode": mode.value, **({"expire": True} if expire else {})}
 
 
 def _resting(mode: Mode) -> Mode:

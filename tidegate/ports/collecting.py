@@ -245,7 +245,7 @@ class EventReads(Protocol):
         """A page of what was set aside and not replayed yet, newest first."""
 
 
-class EventControlTx(PublishTx, Protocol):
+class EventControlTx(PublishTx, CollectingTx, Protocol):
     """What a person's change does to collecting."""
 
     async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:
