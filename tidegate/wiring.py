@@ -26,6 +26,7 @@ from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.courier import Courier
+from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.loop import Loop, LoopSettings
@@ -213,6 +214,7 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             SecondHand(store, fence, keeping),
             Matcher(store, fence),
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
+            Deadlines(store, fence),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(
                 store,

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tidegate.domain import events
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Duration, Instant, format_instant
 from tidegate.domain.schedules import Deadline, DeadlineFrom
+
+News: TypeAlias = Mapping[str, Any]
+"""The payload of an event, and its `type`."""
 
 
 class Term(NamedTuple):
@@ -44,7 +47,7 @@ class Telling:
     """What is to be told of a run now, and when it is to be looked at again; None: never."""
 
     key: RunKey
-    news: tuple[Mapping[str, Any], ...]  # payloads, each with `type`
+    news: tuple[News, ...]  # payloads, each with `type`
     told: frozenset[str]
     next: Instant | None
 
@@ -78,7 +81,7 @@ def first_look(deadline: Deadline, since: Instant) -> Instant:
 
 def look(run: Watched, now: Instant) -> Telling:
     """What has become of its deadlines by now. A run that has ended is not looked at."""
-    news: list[Mapping[str, Any]] = []
+    news: list[News] = []
     told, upcoming = set(run.told), list[Instant]()
     for term in terms(run.deadline, run.base, run.usual):
         if term.what == "start" and run.started_at is not None and run.started_at <= term.by:
@@ -101,7 +104,7 @@ def look(run: Watched, now: Instant) -> Telling:
     return Telling(key=run.key, news=tuple(news), told=frozenset(told), next=min(upcoming, default=None))
 
 
-def _news(type: str, run: Watched, term: Term) -> Mapping[str, Any]:
+def _news(type: str, run: Watched, term: Term) -> News:
     return {
         "type": type,
         "schedule": f"{run.namespace}/{run.schedule}",
@@ -112,7 +115,7 @@ def _news(type: str, run: Watched, term: Term) -> Mapping[str, Any]:
     }
 
 
-def missed_stretch(schedule: str, deadline: Deadline, stretch: tuple[Instant, Instant, int]) -> Sequence[Mapping[str, Any]]:
+def missed_stretch(schedule: str, deadline: Deadline, stretch: tuple[Instant, Instant, int]) -> Sequence[News]:
     """What is told of fires that were missed altogether: `stretch` is first, last, count. One event for all."""
     first, last, count = stretch
     span = deadline.start if deadline.start is not None else deadline.finish

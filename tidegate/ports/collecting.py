@@ -166,8 +166,8 @@ class AdmittingStore(Clock, Protocol):
         """The earliest wake_at or expires_at of a waiting run."""
 
 
-class KeepingTx(TimekeeperTx, CollectingTx, Protocol):
-    """The timekeeper's: a fire of a tree takes all progress along."""
+class KeepingTx(TimekeeperTx, CollectingTx, PublishTx, Protocol):
+    """The timekeeper's: a fire of a tree takes all progress along, a fire that never runs may miss a deadline."""
 
 
 class KeepingStore(Clock, Protocol):

@@ -8,10 +8,10 @@ from typing import Protocol
 from tidegate.domain.constraints import Gauge
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import Instant
-from tidegate.ports.engine import Clock, Membership
+from tidegate.ports.engine import Membership
 
 
-class ProberStore(Clock, Membership, Protocol):
+class ProberStore(Membership, Protocol):
     async def awaited(self) -> Sequence[str]:
         """Resources (probes and `pool:NAME`) for which somebody waits, in a queue `load:RESOURCE:LIMIT`."""
 
