@@ -1,52 +1,22 @@
 """Explain: why a schedule has not run, or why a run did or did not, by the engine's own decision.
 
-A waiting run is judged here and now with `domain.admission.judge`, the very function by which the admitter decides, on
-facts read without locks: what is said holds at this moment and promises nothing.
+A waiting run is judged here and now with `domain.admission.questions`, by which the admitter decides too, on facts read
+without locks (`control.held`): what is said holds at this moment and promises nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from tidegate.control import progress, runs, schedules
+from tidegate.control import held, progress, runs, schedules
 from tidegate.control.common import command
+from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
-from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
 from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
-
-_MANY = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One condition. `satisfied` None: nothing to say yes or no to."""
-
-    node: str
-    satisfied: bool | None
-    value: object
-    threshold: object
-    why: str
-    children: tuple[Node, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """`verdict`: a word (disabled, idle, due, waiting, ready, running, or an end); `blocker`: what stands in the way;
-    `earliest`: when it can go on at the earliest; `release`: what would let it go on, where that is no instant."""
-
-    verdict: str
-    summary: str
-    blocker: str | None
-    earliest: Instant | None
-    release: str | None
-    tree: Node
-
 
 # ── a schedule ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,107 +212,9 @@ async def _worker_lives(store: ControlStore) -> bool:
 
 
 async def _waiting(store: ControlStore, record: RunRecord, because: Node) -> Explanation:
-    now = await store.now()
     schedule = await store.schedule(record.namespace, record.schedule)
     if schedule is None or schedule.id != record.key.schedule_id:
         why = "Its schedule was deleted; it will be ended."
         tree = Node(node="run", satisfied=False, value="waiting", threshold=None, why=why, children=(because,))
         return Explanation(verdict="waiting", summary=why, blocker="deleted", earliest=None, release=None, tree=tree)
-    conditions, blocker, release = await _judged(store, record, schedule)
-    backoff = record.wake_at is not None and record.wake_at > now
-    if backoff and record.attempts:
-        assert record.wake_at is not None
-        why = f"Attempt {len(record.attempts) + 1} starts no earlier than {format_instant(record.wake_at)}."
-        conditions = (
-            Node(
-                node="backoff",
-                satisfied=False,
-                value=format_instant(now),
-                threshold=format_instant(record.wake_at),
-                why=why,
-            ),
-            *conditions,
-        )
-        blocker, release = "backoff", None
-    unmet = [one.why for one in conditions if one.satisfied is False]
-    summary = " ".join(unmet) if unmet else "Nothing holds it; it will be admitted in a moment."
-    if record.expires_at is not None:
-        summary += f" It expires at {format_instant(record.expires_at)}."
-    tree = Node(
-        node="run", satisfied=not unmet, value="waiting", threshold=None, why=summary, children=(because, *conditions)
-    )
-    return Explanation(
-        verdict="waiting",
-        summary=f"{because.why} It waits. {summary}",
-        blocker=blocker,
-        earliest=record.wake_at if backoff else None,
-        release=release,
-        tree=tree,
-    )
-
-
-async def _judged(
-    store: ControlStore, record: RunRecord, schedule: ScheduleRecord
-) -> tuple[tuple[Node, ...], str | None, str | None]:
-    """Every constraint and the slot, as the admitter would judge them now; what blocks, and what would release it."""
-    candidate = Candidate(
-        key=record.key,
-        spec=schedule.spec,
-        program=schedule.program,
-        priority=record.priority,
-        created_at=record.created_at,
-        expires_at=record.expires_at,
-        attempts=len(record.attempts),
-        held=(),
-        given=record.given,
-        mode=schedule.mode,
-    )
-    counters = counters_of(candidate)
-    holders = {counter: await store.holders(counter, _MANY) for counter in counters}
-    held = tuple(counter for counter in counters if record.key in holders[counter])
-    pools = {one.name: one for one in await store.pools()}
-    facts = AdmissionFacts(
-        held={counter: len(found) for counter, found in holders.items()},
-        free={name: one.slots - one.used for name, one in pools.items()},
-    )
-    judged = replace(candidate, held=held)
-    nodes: list[Node] = []
-    blocker: str | None = None
-    release: str | None = None
-    for constraint in schedule.spec.constraints:
-        verdict = judge(constraint, judged, facts)
-        counter = counters[0] if constraint.scope == "schedule" else counters[1]
-        met = isinstance(verdict, Met)
-        why = _has_room(counter in judged.held, constraint.max) if isinstance(verdict, Met) else verdict.why
-        nodes.append(
-            Node(
-                node=f"concurrency of the {constraint.scope}",
-                satisfied=met,
-                value=facts.held[counter],
-                threshold=constraint.max,
-                why=why,
-            )
-        )
-        if not met and blocker is None:
-            blocker = "concurrency"
-            named = ", ".join(str(key) for key in holders[counter][:3])
-            release = f"the end of run {named}" if len(holders[counter]) == 1 else f"the end of one of {named}"
-    nodes.append(_slot(schedule.program.pool, facts))
-    if nodes[-1].satisfied is False and blocker is None:
-        blocker, release = pool_key(schedule.program.pool), f"a free slot of pool {schedule.program.pool!r}"
-    return tuple(nodes), blocker, release
-
-
-def _has_room(held: bool, most: int) -> str:
-    return "It has its place already." if held else f"There is room: at most {most} may be admitted."
-
-
-def _slot(pool: str, facts: AdmissionFacts) -> Node:
-    free = facts.free.get(pool)
-    if free is None:
-        why = f"There is no pool {pool!r}; declare it, or name another in the program."
-    elif free <= 0:
-        why = f"Every slot of pool {pool!r} is taken."
-    else:
-        why = f"{free} slots of pool {pool!r} are free." if free != 1 else f"1 slot of pool {pool!r} is free."
-    return Node(node=f"slot of pool {pool}", satisfied=free is not None and free > 0, value=free, threshold=1, why=why)
+    return await held.explained(store, record, schedule, because)

@@ -229,7 +229,7 @@ async def _update(
         change = _Turn(
             mode=mode,
             reason=stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}",
-            expire=mode is stored.mode and await _held_expires(tx, stored),
+            expire=mode is stored.mode and stored.held_expires,
             who=who,
             now=now,
             resets=on_update is OnUpdate.RESET and respecified,
@@ -246,15 +246,14 @@ async def _switch(
     tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str, expire: bool = False
 ) -> ScheduleRecord:
     """Enable or disable: a revision that differs in its mode only."""
-    expired = await _held_expires(tx, stored)
-    if (stored.mode, expired) == (mode, expire):
+    if (stored.mode, stored.held_expires) == (mode, expire):
         return stored
     now = await tx.now()
     declaration = Schedule(metadata=stored.metadata, spec=stored.spec, enabled=None, document=stored.document)
     change = _Turn(mode=mode, reason=reason, expire=expire, who=who, now=now)
     await _revise(tx, stored, declaration, stored.program, change)
     action = "enabled" if mode is Mode.ENABLED else "disabled"
-    before: dict[str, Any] = {**_resting_as(stored.mode, expired), "reason": stored.reason}
+    before: dict[str, Any] = {**_resting_as(stored.mode, stored.held_expires), "reason": stored.reason}
     after: dict[str, Any] = {**_resting_as(mode, expire), "reason": reason}
     await tx.record_change(_change(who, action, declaration, before, after), now)
     return await _locked(tx, stored.metadata.namespace, stored.metadata.name)
@@ -301,13 +300,6 @@ async def _revise(
     if drops or change.resets:
         what = "disabled" if drops else "updated"
         await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {change.who}.", now)
-
-
-async def _held_expires(tx: ControlTx, stored: ScheduleRecord) -> bool:
-    """Whether runs that it holds expire all the same."""
-    if stored.mode not in SUSPENDED_MODES:
-        return False
-    return (await tx.revisions_from(stored.id, stored.rev))[-1].held_expires
 
 
 async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:

@@ -56,6 +56,7 @@ class ScheduleRecord:
     cursor_rev: int
     next_due: Instant | None
     last_fire: Instant | None
+    held_expires: bool = False  # of the newest revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +409,10 @@ class ControlStore(EventReads, DatasetReads, Clock, Protocol):
     async def queue(
         self, namespace: str | None, before: str | None, limit: int
     ) -> tuple[Sequence[RunRecord], str | None]:
-        """Waiting runs in the order in which they will be looked at."""
+        """Waiting runs, first in rank first (`admission.rank`); the position is `rank:slot.schedule.ord`."""
+
+    async def ahead(self, wake_key: str, rank: int, run: RunKey) -> int:
+        """How many runs wait in a queue and come before this one, which has this rank."""
 
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         """Live runs that hold a counter: what explain names as the blocker."""
