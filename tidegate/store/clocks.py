@@ -14,6 +14,7 @@ from tidegate.domain.schedules import Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
+from tidegate.store.deadlines import first_looks
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import FencedTx, Parts, Tx
@@ -98,6 +99,7 @@ class ClocksTx(FencedTx):
             expires=Ints(None if timeout is None else now + timeout for timeout in timeouts),
             kinds=Texts(map(kinds.__getitem__, of)),
             pools=Texts(map(pools.__getitem__, of)),
+            **first_looks((revision.spec.deadline, slot) for revision, slot in zip(newest, slots, strict=True)),
             now=now,
             day=day_of(now),
         )

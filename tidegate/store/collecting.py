@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.domain import deadlines
 from tidegate.domain.collected import Advance, Evidence, Need
 from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
@@ -19,6 +20,7 @@ from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Session
+from tidegate.store.deadlines import first_looks
 from tidegate.store.events import PublishingTx
 from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import encode_progress
@@ -185,6 +187,12 @@ class CollectingTx(PublishingTx):
             kinds=Texts(run.tree.collecting.program.kind for _, run in runs),
             pools=Texts(run.tree.collecting.program.pool for _, run in runs),
             evidences=Texts(to_json(run.evidence) for _, run in runs),
+            **first_looks(
+                (deadline, deadlines.base(deadline, due=now, first_arrival=deadlines.first_arrival(run.evidence)))
+                if (deadline := run.tree.revision.spec.deadline)
+                else (None, now)
+                for _, run in runs
+            ),
             now=now,
             day=day_of(now),
         )

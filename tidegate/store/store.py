@@ -20,12 +20,13 @@ from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
-from tidegate.store import admission, clocks, resync
+from tidegate.store import admission, clocks, deadlines, resync
 from tidegate.store.admission import AdmissionTx
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.attempts import AttemptsTx, open_attempts
 from tidegate.store.clocks import ClocksTx
 from tidegate.store.connection import Connection, Database, Session, translate
+from tidegate.store.deadlines import DeadlinesTx
 from tidegate.store.definitions import Definitions
 from tidegate.store.event_reads import EventReading
 from tidegate.store.instances import MembershipCalls
@@ -44,7 +45,7 @@ UPKEEP = load("upkeep")
 EVENTS = load("events")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, PinningTx):
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
@@ -120,6 +121,9 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
 
     async def next_wake(self) -> Instant | None:
         return await admission.next_wake(self.parts)
+
+    async def next_term(self) -> Instant | None:
+        return await deadlines.next_term(self.parts)
 
     async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
         if not attempts:
