@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidegate.control.explain import Explanation, Node
+from tidegate.control.nodes import Explanation, Node
 from tidegate.documents import parse, shapes
 from tidegate.documents.kinds import MODELS
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId

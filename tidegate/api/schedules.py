@@ -271,8 +271,7 @@ async def explain_schedule(store: Store, namespace: str, name: str) -> dict[str,
 async def schedule_stats(store: Store, namespace: str, name: str) -> dict[str, Any]:
     """Totals, streaks, last start, finish and success, next start."""
     record = await schedules.get(store, namespace, name)
-    works = record.mode is Mode.ENABLED
-    return shapes.stats(await store.stats(record.id), next_start=record.next_due if works else None)
+    return shapes.stats(await store.stats(record.id), next_start=record.next_due if record.mode.works else None)
 
 
 @router.get(ONE + "/revisions")

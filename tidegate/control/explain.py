@@ -16,9 +16,17 @@ from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
-from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore, Freeze, RunRecord, ScheduleRecord
 
 # ── a schedule ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_RESTS = {
+    Mode.DROP: "It is disabled{why}, since {since}. Nothing of it is due.",
+    Mode.KEEP: "It is disabled{why}, since {since}. What it had collected is kept; nothing new comes to it.",
+    Mode.BACKLOG: "It is suspended{why}, since {since}. Runs are made and wait until it is enabled; none has been yet.",
+    Mode.HOLD: "It is suspended{why}, since {since}. All that comes waits in one run until it is enabled; none yet.",
+}
 
 
 async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explanation:
@@ -40,13 +48,15 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
             _trigger(record, now) if gathered is None or gathered.tree is None else _tree(gathered.tree),
             _lives("scheduler", scheduler),
             _lives("worker", "worker" in alive or "all" in alive),
+            *_frozen(await store.frozen()),
         ),
     )
     if record.mode is not Mode.ENABLED and not live:
         why = f" ({record.reason})" if record.reason else ""
+        told = _RESTS[record.mode].format(why=why, since=format_instant(record.valid_from))
         return Explanation(
             verdict="disabled",
-            summary=f"It is disabled{why}, since {format_instant(record.valid_from)}. Nothing of it is due.",
+            summary=told,
             blocker="disabled",
             earliest=None,
             release=command(f"enable {name}", namespace),
@@ -137,16 +147,17 @@ def _by_its_clock(record: ScheduleRecord, tree: Node, now: Instant, *, scheduler
 
 def _enabled(record: ScheduleRecord) -> Node:
     works = record.mode is Mode.ENABLED
-    why = "It is enabled." if works else f"It is disabled ({record.reason})." if record.reason else "It is disabled."
+    rests = "suspended" if record.mode.works else "disabled"
+    why = "It is enabled." if works else f"It is {rests} ({record.reason})." if record.reason else f"It is {rests}."
     return Node(node="enabled", satisfied=works, value=record.mode.value, threshold="enabled", why=why)
 
 
 def _trigger(record: ScheduleRecord, now: Instant) -> Node:
-    trigger, due = record.spec.trigger, record.next_due if record.mode is Mode.ENABLED else None
+    trigger, due = record.spec.trigger, record.next_due if record.mode.works else None
     if due is not None:
         why = f"It is {'due since' if due <= now else 'next due at'} {format_instant(due)}."
-    elif record.mode is not Mode.ENABLED:
-        why = "A disabled schedule is never due."
+    elif not record.mode.works:
+        why = "A disabled schedule is never due, and collects nothing."
     elif isinstance(trigger, AfterFinish):
         why = "It is due again after its run has ended."
     else:
@@ -164,6 +175,14 @@ def _trigger(record: ScheduleRecord, now: Instant) -> Node:
 def _lives(role: str, there: bool) -> Node:
     why = f"A {role} is alive." if there else f"No {role} is alive; start `tidegate up`, or `tidegate {role}`."
     return Node(node=role, satisfied=there, value=there, threshold=True, why=why)
+
+
+def _frozen(freeze: Freeze | None) -> tuple[Node, ...]:
+    if freeze is None:
+        return ()
+    why = f"Everything is frozen by {freeze.who} since {format_instant(freeze.since)}"
+    why += f": {freeze.reason}" if freeze.reason else "."
+    return (Node(node="freeze", satisfied=False, value=True, threshold=False, why=why),)
 
 
 def _oldest_waiting(run: RunRecord) -> tuple[bool, Instant]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tidegate.documents import encode
 from tidegate.documents.order import ordered
 from tidegate.domain.evidence import MOST_EVENTS, ranges
-from tidegate.domain.instants import Instant, format_duration, format_instant
+from tidegate.domain.instants import Instant, format_duration, format_instant, parse_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
 from tidegate.ports.control import (
@@ -132,16 +132,22 @@ def _waiting_for(record: RunRecord) -> list[dict[str, Any]]:
     return told
 
 
-def queue_item(record: RunRecord) -> dict[str, Any]:
-    """A waiting run in the queue."""
+def queue_item(record: RunRecord, *, position: int) -> dict[str, Any]:
+    """A waiting run in the queue. `position`: 1 is the next to start, of what the list shows, unless something that it
+    waits for comes later; `earliest`: not before, by what was known when it was last looked at."""
+    waits = _waiting_for(record)
+    known = [one["until"] for one in waits if one["until"] is not None]
+    backoff = moment(record.wake_at) if record.attempts else None
     return {
         "namespace": record.namespace,
         "schedule": record.schedule,
         "kind": "run",
         "run": str(record.key),
+        "position": position,
         "priority": record.priority,
         "tree": None,
-        "waiting_for": _waiting_for(record),
+        "waiting_for": waits,
+        "earliest": max([*known, *([backoff] if backoff else [])], key=parse_instant, default=None),
         "next_check_at": moment(record.wake_at),
         "expires_at": moment(record.expires_at),
     }
@@ -175,13 +181,16 @@ def schedule_document(record: ScheduleRecord) -> dict[str, Any]:
 def schedule(
     record: ScheduleRecord, stats: Stats, *, next_fire: Instant | None, unsatisfiable: str | None = None
 ) -> dict[str, Any]:
-    """A schedule. `next_fire`: the nominal time of its next fire (see `control.schedules.next_fire`)."""
-    works = record.mode is Mode.ENABLED
+    """A schedule. `expire`: whether runs that it holds expire.
+
+    `next_fire`: the nominal time of its next fire (see `control.schedules.next_fire`)."""
+    enabled, works = record.mode is Mode.ENABLED, record.mode.works
     return {
         **schedule_document(record),
         "status": {
-            "enabled": works,
-            "mode": None if works else record.mode.value,
+            "enabled": enabled,
+            "mode": None if enabled else record.mode.value,
+            "expire": record.held_expires if works and not enabled else None,
             "reason": record.reason or None,
             "revision": record.rev,
             "created_at": moment(record.created_at),
@@ -203,6 +212,7 @@ def revision(number: Any, document: JsonObject, author: str, reason: str) -> dic
         "valid_from": moment(number.valid_from),
         "enabled": number.mode is Mode.ENABLED,
         "mode": None if number.mode is Mode.ENABLED else number.mode.value,
+        "expire": number.held_expires if number.mode.works and number.mode is not Mode.ENABLED else None,
         "reason": reason or None,
         "author": author,
         "spec": ordered(document),

@@ -19,7 +19,7 @@ _ROUNDS = 50
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`asked`: every question with its answer now. `blocker`: the unmet one that matters, None when nothing is. `skips`:
+    """`asked`: every question with its answer now. `blocker`: the unmet one that matters; None: nothing is. `skips`:
     as things stand it is skipped, not started. `earliest`: no earlier than this, by what is known of time; None when
     no instant is known to matter."""
 
