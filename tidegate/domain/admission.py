@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tidegate.domain import templates, windows
 from tidegate.domain.constraints import (
@@ -39,8 +39,10 @@ from tidegate.domain.constraints import (
     Constraint,
     Load,
     Met,
+    MinInterval,
     Needs,
     Never,
+    Rate,
     Subject,
     Unmet,
     Verdict,
@@ -88,8 +90,7 @@ class Candidate:
     rendered: JsonObject | None = None  # the arguments of an earlier attempt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admit:
+class Admit(NamedTuple):
     key: RunKey
     take: tuple[str, ...]  # counters to take now, beside those held
     program: ProgramRef  # pinned
@@ -146,13 +147,9 @@ def suspended_key(candidate: Candidate) -> str:
 
 def subject_of(candidate: Candidate) -> Subject:
     """What constraints may know of it."""
+    program = candidate.program
     return Subject(
-        schedule=candidate.key.schedule_id,
-        program=candidate.program.id,
-        namespace=candidate.program.namespace,
-        program_name=candidate.program.name,
-        satisfied_at=candidate.created_at,
-        held=candidate.held,
+        candidate.key.schedule_id, program.id, program.namespace, program.name, candidate.created_at, candidate.held
     )
 
 
@@ -174,19 +171,18 @@ def needs_of(candidates: Sequence[Candidate]) -> Needs:
         pools.add(one.program.pool)
         for constraint in one.spec.constraints:
             match constraint:
-                case Load():
-                    name = constraint.resource
-                    if name.startswith(POOL):
-                        pools.add(name.removeprefix(POOL))
-                    else:
-                        resources.add(name)
-                case Blackout():
-                    calendars.add(constraint.calendar)
+                case Load(resource=resource) if resource.startswith(POOL):
+                    pools.add(resource.removeprefix(POOL))
+                case Load(resource=resource):
+                    resources.add(resource)
+                case Blackout(calendar=calendar):
+                    calendars.add(calendar)
+                case MinInterval() | Rate():
+                    for key, (many, back) in starts_read((constraint,), subject_of(one)).items():
+                        have = starts.get(key, (0, 0))
+                        starts[key] = (max(many, have[0]), max(back, have[1]))
                 case _:
                     continue
-        for key, (many, back) in starts_read(one.spec.constraints, subject_of(one)).items():
-            have = starts.get(key, (0, 0))
-            starts[key] = (max(many, have[0]), max(back, have[1]))
     counters.update(starts)
     return Needs(frozenset(counters), frozenset(pools), starts, frozenset(resources), frozenset(calendars))
 
@@ -196,7 +192,7 @@ def admit(candidates: Sequence[Candidate], facts: AdmissionFacts, *, now: Instan
     held, free, starts = dict(facts.held), dict(facts.free), dict(facts.starts)
     left = replace(facts, held=held, free=free, starts=starts)  # what is taken below shows in it
     decisions: list[Decision] = []
-    for candidate in sorted(candidates, key=lambda one: (rank(one.priority, one.created_at), one.key)):
+    for candidate in sorted(candidates, key=_order):
         decision = _decide(candidate, left, now)
         if isinstance(decision, Admit):
             for counter in decision.take:
@@ -208,8 +204,11 @@ def admit(candidates: Sequence[Candidate], facts: AdmissionFacts, *, now: Instan
     return decisions
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+def _order(candidate: Candidate) -> tuple[int, RunKey]:
+    return candidate.created_at - candidate.priority * AGEING, candidate.key  # `rank`, without a call for each
+
+
+class Question(NamedTuple):
     """One thing that is asked before a run may go, and its answer. `skips`: an unmet one ends the run as skipped."""
 
     name: str
@@ -221,22 +220,25 @@ class Question:
 def questions(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Iterator[Question]:
     """All that is asked, in order, each answered whatever the others say; what is not asked of this run is left out.
     `_decide` stops at the first group that is unmet; `explain` shows all."""
-    yield Question(FROZEN, frozen(facts))
+    yield _THAWED if facts.frozen is None else Question(FROZEN, frozen(facts))
     if candidate.mode in SUSPENDED_MODES and _obeys(candidate):
         why = f"Its schedule is suspended ({candidate.mode.value}); it starts when somebody enables that."
         yield Question(SUSPENDED, Wait(key=suspended_key(candidate), why=why))
-    subject = subject_of(candidate)
-    asked = [one for one in candidate.spec.constraints if _asked(one, candidate, now)]
-    for one in asked:
-        if _waits(one, candidate):
+    subject, waived, skips = subject_of(candidate), _waived(candidate, now), list[Constraint]()
+    for one in candidate.spec.constraints:
+        if waived and isinstance(one, waived):
+            continue
+        if one.unmet is Unmet.SKIP and _obeys(candidate):
+            skips.append(one)
+        else:
             yield Question(name_of(one), judge(one, subject, facts, now), one)
-    for one in asked:
-        if not _waits(one, candidate):
-            yield Question(name_of(one), judge(one, subject, facts, now), one, skips=True)
+    for one in skips:
+        yield Question(name_of(one), judge(one, subject, facts, now), one, skips=True)
     yield Question(SLOT, _judge_slot(candidate, facts))
 
 
 FROZEN, SUSPENDED, SLOT = "freeze", "suspended", "pool"
+_THAWED = Question(FROZEN, MET)
 SUSPENDED_MODES = (Mode.BACKLOG, Mode.HOLD)
 """New runs are made, and nothing of them starts."""
 
@@ -257,7 +259,7 @@ def fill(
     if next(templates.templates(own), None) is None:
         return verdict
     if candidate.rendered is not None:
-        return replace(verdict, arguments=candidate.rendered)
+        return verdict._replace(arguments=candidate.rendered)
     known = told(evidence, inputs)
     context = templates.context(
         fire_time=None if candidate.fire_time is None else format_instant(candidate.fire_time),
@@ -269,7 +271,7 @@ def fill(
         timed_out_waiting=known["timed_out_waiting"],
     )
     try:
-        return replace(verdict, arguments={**templates.render(own, context), **(candidate.given or {})})
+        return verdict._replace(arguments={**templates.render(own, context), **(candidate.given or {})})
     except Invalid as wrong:
         said = "; ".join(map(str, wrong.faults))
         return Discard(key=candidate.key, outcome=State.FAILED, reason=f"Its arguments cannot be filled in: {said}")
@@ -279,28 +281,31 @@ def _decide(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Decisi
     if ending := _no_longer_wanted(candidate, now):
         return ending
     asked = list(questions(candidate, facts, now))
-    unmet = [one for one in asked if not isinstance(one.verdict, Met)]
+    unmet = [one for one in asked if one.verdict is not MET]
+    if unmet:
+        return _unmet(candidate, unmet)
+    held = candidate.held
+    counters = counters_of(candidate)
+    take = tuple([counter for counter in counters if counter not in held]) if held else counters
+    stop_by = _stop_by(asked, now) if len(candidate.spec.constraints) else None
+    return Admit(candidate.key, take, candidate.program, render(candidate), stop_by)
+
+
+def _unmet(candidate: Candidate, unmet: Sequence[Question]) -> Hold | Discard:
+    """Something is unmet: it waits for all that waits; only then it is skipped, or lacks a slot."""
     waits = [one for one in unmet if isinstance(one.verdict, Wait) and not one.skips and one.name != SLOT]
     if waits:
-        return _hold(candidate, tuple((one.name, one.verdict) for one in waits))
+        return _hold(candidate, waits)
     for one in unmet:
         if not isinstance(one.verdict, Met) and (one.skips or isinstance(one.verdict, Never)):
             return Discard(key=candidate.key, outcome=State.SKIPPED, reason=one.verdict.why)
-    if unmet:
-        return _hold(candidate, tuple((one.name, one.verdict) for one in unmet))
-    take = tuple(counter for counter in counters_of(candidate) if counter not in candidate.held)
-    return Admit(
-        key=candidate.key,
-        take=take,
-        program=candidate.program,
-        arguments=render(candidate),
-        stop_by=_stop_by([one.constraint for one in asked], now),
-    )
+    return _hold(candidate, unmet)
 
 
-def _stop_by(constraints: Sequence[Constraint | None], now: Instant) -> Instant | None:
+def _stop_by(asked: Sequence[Question], now: Instant) -> Instant | None:
     """When a window that it goes through closes and stops it."""
-    ends = [windows.closes(one.span, now) for one in constraints if isinstance(one, Window) and one.stop_at_end]
+    windowed = [one.constraint for one in asked if isinstance(one.constraint, Window) and one.constraint.stop_at_end]
+    ends = [windows.closes(one.span, now) for one in windowed]
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -326,21 +331,16 @@ def is_late(candidate: Candidate, now: Instant) -> bool:
 
 
 def _obeys(candidate: Candidate) -> bool:
-    """Whether suspension concerns it: neither what a person triggers nor what has begun."""
-    return candidate.cause is not Cause.MANUAL and candidate.attempts == 0
+    """Whether suspension and `skip` concern it: neither what a person triggers nor what has begun."""
+    return candidate.attempts == 0 and candidate.cause is not Cause.MANUAL
 
 
-def _asked(constraint: Constraint, candidate: Candidate, now: Instant) -> bool:
+def _waived(candidate: Candidate, now: Instant) -> tuple[type[Constraint], ...]:
+    """Constraints that it need not meet."""
+    forced = candidate.cause is Cause.MANUAL or (candidate.attempts == 0 and is_late(candidate, now))
     if candidate.attempts > 0:
-        return not isinstance(constraint, ONCE) and not (
-            candidate.cause is Cause.MANUAL and isinstance(constraint, WAIVED)
-        )
-    forced = candidate.cause is Cause.MANUAL or is_late(candidate, now)
-    return not (forced and isinstance(constraint, WAIVED))
-
-
-def _waits(constraint: Constraint, candidate: Candidate) -> bool:
-    return constraint.unmet is Unmet.WAIT or candidate.attempts > 0 or candidate.cause is Cause.MANUAL
+        return (*ONCE, *WAIVED) if forced else ONCE
+    return WAIVED if forced else ()
 
 
 def _judge_slot(candidate: Candidate, facts: AdmissionFacts) -> Met | Wait:
@@ -357,16 +357,16 @@ def _no_slot(pool: str, *, exists: bool) -> Wait:
     return Wait(why=f"There is no pool {pool}; declare it, or name another in the program.", key=pool_key(pool))
 
 
-def _hold(candidate: Candidate, unmet: tuple[tuple[str, Verdict], ...]) -> Hold:
+def _hold(candidate: Candidate, unmet: Sequence[Question]) -> Hold:
     """Wait for the first that is unmet: when that has come, everything is judged again."""
-    first = unmet[0][1]
+    first = unmet[0].verdict
     assert isinstance(first, Wait)
     return Hold(
         key=candidate.key,
         until=first.until,
         wake_key=first.key,
         limit=first.limit,
-        waiting_for=_waiting_for(unmet),
+        waiting_for=_waiting_for(tuple([(one.name, one.verdict) for one in unmet])),
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, TypeAlias, assert_never
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, assert_never
 
 from tidegate.domain import windows
 from tidegate.domain.calendars import Calendar, closed_until
@@ -194,8 +194,7 @@ MET = Met()
 # ── what they are judged by ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(NamedTuple):
     """What constraints may know of a run. `satisfied_at`: when its trigger was."""
 
     schedule: ScheduleId
