@@ -24,7 +24,20 @@ from rich.markup import escape
 
 from bench.figures import Figure
 
-ALL = ("cron", "planning", "simulator", "fires", "midnight", "python_runs", "latency", "idle", "watch", "spark")
+ALL = (
+    "cron",
+    "planning",
+    "simulator",
+    "fires",
+    "midnight",
+    "python_runs",
+    "latency",
+    "idle",
+    "events",
+    "arrivals",
+    "watch",
+    "spark",
+)
 WIDTH = 80
 
 
@@ -42,8 +55,8 @@ def main() -> int:
     if options.list:
         for name in ALL:
             module = importlib.import_module(f"bench.{name}")
-            sizes = " ".join(f"-s {name}.{size}={default}" for size, default in sizes_of(module).items())
-            print(f"{name:12} {(module.__doc__ or '').splitlines()[0]}\n{'':12} {sizes}".rstrip())
+            shown = " ".join(f"-s {name}.{size}={default}" for size, default in sizes_of(module).items())
+            print(f"{name:12} {(module.__doc__ or '').splitlines()[0]}\n{'':12} {shown}".rstrip())
         return 0
     sizes = chosen(parser, options.size)
 

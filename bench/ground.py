@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -114,8 +114,12 @@ def roles(place: Ground, *names: str, environment: Mapping[str, str] | None = No
 def cpu_of(pid: int) -> float:
     """Seconds of a core that a process and everything it has started took so far, where that still lives."""
     found = psutil.Process(pid)
-    times = [one.cpu_times() for one in (found, *found.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    taken = 0.0
+    for one in (found, *found.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # a connection that was just closed
+            times = one.cpu_times()
+            taken += times.user + times.system
+    return taken
 
 
 async def declare(

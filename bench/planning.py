@@ -5,9 +5,10 @@ from __future__ import annotations
 from time import perf_counter
 
 from bench.figures import Figure, Say, at_most, median
+from tidegate.domain.clocks import Due
 from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import DAY, SECOND, Instant, parse_instant
-from tidegate.domain.planning import Due, plan
+from tidegate.domain.planning import plan
 from tidegate.domain.programs import Command, ProgramRef
 from tidegate.domain.schedules import CatchUp, CatchUpPolicy, Mode, Revision, ScheduleSpec
 from tidegate.domain.triggers import Cron

@@ -10,7 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidegate.domain.errors import TidegateError, Unavailable
     from tidegate.sdk.app import App
+    from tidegate.sdk.client import Client
+    from tidegate.sdk.connection import Problem
     from tidegate.sdk.data import Dataset, Event, dataset, table
     from tidegate.sdk.run import Run
     from tidegate.sdk.triggers import (
@@ -30,9 +33,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "App": "tidegate.sdk.app",
+    "Client": "tidegate.sdk.client",
     "Dataset": "tidegate.sdk.data",
     "Event": "tidegate.sdk.data",
+    "Problem": "tidegate.sdk.connection",
     "Run": "tidegate.sdk.run",
+    "TidegateError": "tidegate.domain.errors",
+    "Unavailable": "tidegate.domain.errors",
     "When": "tidegate.sdk.triggers",
     "after_finish": "tidegate.sdk.triggers",
     "at": "tidegate.sdk.triggers",
@@ -51,9 +58,13 @@ _HOMES = {
 
 __all__ = [
     "App",
+    "Client",
     "Dataset",
     "Event",
+    "Problem",
     "Run",
+    "TidegateError",
+    "Unavailable",
     "When",
     "after_finish",
     "at",

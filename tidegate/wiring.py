@@ -55,7 +55,7 @@ from tidegate.ports.spark import DriverSpec, SparkSettings
 from tidegate.settings import Settings
 from tidegate.store import home as homes
 from tidegate.store import migrate
-from tidegate.store.embedded import EmbeddedServer
+from tidegate.store.embedded import EmbeddedServer, running_url
 from tidegate.store.home import HomeLock
 from tidegate.store.store import PostgresStore
 
@@ -67,6 +67,7 @@ __all__ = [
     "open_doors",
     "run_scheduler",
     "run_worker",
+    "running_server",
     "schema_status",
     "take_home",
     "upgrade",
@@ -92,6 +93,11 @@ def take_home(home: Path) -> HomeLock:
 def embedded_server(home: Path) -> EmbeddedServer:
     """The PostgreSQL of a home, not started yet. Only for the holder of its lock."""
     return EmbeddedServer(home)
+
+
+def running_server(home: Path) -> str | None:
+    """The URL of the embedded server that a running Tidegate has in this home; None when there is none."""
+    return running_url(home)
 
 
 def upgrade(url: str) -> Sequence[str]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.worlds import TRUE, World
+from conformance.worlds import TRUE, World, plan_of
+from tidegate.domain.collected import Tick
+from tidegate.domain.fires import ticking
 from tidegate.domain.ids import ScheduleId
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import SECOND, Instant
 from tidegate.domain.programs import ProgramSpec
+from tidegate.domain.progress import advance
 from tidegate.domain.schedules import Mode, Waiting, WaitingPolicy
 from tidegate.domain.triggers import Happened, Trigger
 from tidegate.engine.admitter import Admitter
 from tidegate.engine.matcher import Matcher
-from tidegate.ports.collecting import NewEvent, Receipt
+from tidegate.ports.collecting import Collected, NewEvent, Receipt
 from tidegate.ports.control import ClockState, RunRecord
 
 LANDED = "user.landed"
@@ -89,6 +92,19 @@ async def match(world: World, now: Instant | None = None) -> int:
         if not outcome.did and not await world.store.inbox_waits():
             return done
     raise AssertionError("the matcher comes to no end")
+
+
+async def tick(world: World, tree: Trigger, now: Instant, fires: int) -> None:
+    """The timekeeper, once: so many fires of the one clock that is due, each a second after the one before."""
+    async with world.store.transaction(world.scheduler) as tx:
+        [due] = await tx.claim_due(now, 10)
+        plan = plan_of(due, fires=fires, next_in=SECOND)
+        times = [one.fire_time for one in plan.fires]
+        [one] = await tx.collections([due.schedule_id], now, {due.schedule_id: times[0]})
+        ticks = [Tick(at=at, nodes=ticking(tree, at)) for at in times]
+        done = advance(tree, one.progress, one.bulk, (*one.given, *ticks), one.facts)
+        await tx.record([plan], now)
+        await tx.collect([Collected(collecting=one, advance=done, ticks=frozenset(times))], now)
 
 
 async def admit(world: World, now: Instant) -> None:

@@ -18,12 +18,13 @@ from conformance.collecting import (
     reset,
     runs,
     switch,
+    tick,
 )
 from conformance.worlds import World
 from tidegate.domain.instants import MINUTE, SECOND
-from tidegate.domain.runs import Cause
+from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode, Waiting, WaitingPolicy
-from tidegate.domain.triggers import All, AnyOf, DataSize, Elapsed, Partition, ProgramStatus, Quiet, Since
+from tidegate.domain.triggers import All, AnyOf, DataSize, Elapsed, Interval, Partition, ProgramStatus, Quiet, Since
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +173,34 @@ async def test_room_is_made_for_the_newest(world: World, policy: WaitingPolicy, 
     assert states == [state] * (4 - left) + ["waiting"] * left
 
 
+@pytest.mark.requirement("GATE-10")
+@pytest.mark.parametrize("together", [True, False])
+async def test_the_run_that_others_join_keeps_its_fire_time(world: World, together: bool) -> None:
+    tree = AnyOf(triggers=(landed(9), Interval(every="PT1S", anchor=world.start)))
+    schedule = await world.schedule("joined", due=SECOND, trigger=tree, waiting=MERGING)
+    await reset(world, schedule, world.start)
+    now = world.at(3 * SECOND)
+    for fires in (3,) if together else (1, 1, 1):
+        await tick(world, tree, now, fires)
+    first, *rest = await runs(world, "joined")
+    assert [run.merged_into for run in rest] == [str(first.key)] * 2
+    assert first.fire_time == world.at(SECOND)
+    assert first.evidence is not None
+    assert first.evidence["fire_time"] == now
+
+
+@pytest.mark.requirement("GATE-10")
+async def test_what_a_tick_collected_stays_with_its_run_even_where_a_newer_one_takes_its_place(world: World) -> None:
+    tree = AnyOf(triggers=(landed(9), Interval(every="PT1S", anchor=world.start)))
+    schedule = await world.schedule("newest", due=SECOND, trigger=tree, waiting=WaitingPolicy(runs=Waiting.LATEST))
+    await reset(world, schedule, world.start)
+    await publish(world, event(), event())
+    await tick(world, tree, world.at(2 * SECOND), fires=2)
+    old, new = await runs(world, "newest")
+    assert (old.state, new.state) == (State.SUPERSEDED, State.WAITING)
+    assert (counted(old), counted(new)) == (2, 0)
+
+
 # ── old and new states ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -286,6 +315,21 @@ async def test_a_run_that_a_person_asked_for_counts_too(world: World) -> None:
 
 
 # ── what cannot be taken ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("EVENT-3")
+async def test_an_event_that_is_set_aside_counts_once_however_many_leaves_heard_it(world: World) -> None:
+    schedule = await listen(world, "poisoned", All(triggers=(landed(3), landed(4), landed(5, key=None))))
+    await publish(world, event(), event(), event(key="sales/us"))
+    for _ in range(2):  # the same mistake again with nothing new is no news, until somebody replays it
+        for _ in range(2):
+            async with world.store.transaction(world.scheduler) as tx:
+                await tx.collections([schedule], world.start)
+                await tx.set_aside(schedule, "ValueError: no", world.start)
+        [aside] = await world.store.set_asides(None, None, 10)
+        assert aside.count == 3
+        async with world.store.changing() as tx:
+            await tx.replay(aside.id, world.start)
 
 
 @pytest.mark.requirement("EVENT-3")

@@ -115,3 +115,19 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Invalid, match="UTF-8"):
         raw_documents(tmp_path / "bytes.yaml")
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "0x" + "f" * 5000, "0o" + "7" * 5000, "-" + "9" * 41])
+def test_a_number_of_any_length_is_a_fault_with_its_line(digits: str) -> None:
+    text = f"apiVersion: tidegate/v1\nkind: Pool\nmetadata: {{name: p}}\nspec: {{slots: {digits}}}\n"
+    told = faults(text)
+    assert told[0] == "flights.yaml:4 spec.slots: is a whole number too large to keep; write it as text, in quotes"
+
+
+@pytest.mark.parametrize("text", [r'kind: "\ud800"', r'metadata: {name: "\ud800"}', r'spec: {pool: "\ud800"}'])
+def test_half_a_character_is_a_fault_wherever_it_stands(text: str) -> None:
+    key = text.partition(":")[0]
+    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key}:")]
+    told = faults("\n".join([*lines[: lines.index("---")], text]))
+    assert told
+    assert all(one.encode() for one in told)

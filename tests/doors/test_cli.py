@@ -287,3 +287,119 @@ def test_what_goes_along_with_a_program_is_named(served: Served) -> None:
     served.declare("hourly")
     said = tidegate("delete", "program", "p", url=served.url)
     assert (said.status, said.out) == (0, "Program p is deleted, and with it the schedules hourly, nightly.\n")
+
+
+# ── what a person mistypes, or expects ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.requirement("OPS-4")
+def test_what_the_server_finds_in_a_file_is_told_with_its_line(served: Served, flights: Path) -> None:
+    flights.write_text(flights.read_text().replace("program: land", "program: lnd"))
+    for words in (("apply",), ("apply", "--dry-run")):
+        said = tidegate(*words, "-f", str(flights), url=served.url)
+        assert said.status == 1
+        assert "flights.yaml:10 spec.program: there is no program 'lnd'" in said.err
+        assert "documents[" not in said.err
+    assert served("GET", "/namespaces/default/programs").json()["items"] == []
+
+
+PROGRAM = """\
+apiVersion: tidegate/v1
+kind: Program
+metadata: {name: load}
+spec:
+  type: python
+  entry: "%s:main"
+"""
+
+
+@pytest.mark.requirement("OPS-4")
+def test_a_program_whose_file_is_not_there_is_told_before_it_is_due(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(PROGRAM % "load.py")
+    said = tidegate("apply", "-f", str(file), url=served.url)
+    assert said.status == 1
+    assert f"load.yaml:6 spec.entry: there is no file '{tmp_path / 'load.py'}'" in said.err
+    assert served("GET", "/namespaces/default/programs").json()["items"] == []
+    (tmp_path / "load.py").write_text("def main(): ...\n")
+    assert tidegate("apply", "-f", str(file), url=served.url).status == 0
+    entry = served("GET", "/namespaces/default/programs/load").json()["spec"]["entry"]
+    assert entry == f"{tmp_path / 'load.py'}:main"
+
+
+def test_a_whole_path_that_only_another_machine_may_have_is_accepted_with_a_note(
+    served: Served, tmp_path: Path
+) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(PROGRAM % (tmp_path / "there.py"))
+    said = tidegate("apply", "-f", str(file), url=served.url)
+    assert said.status == 0
+    assert "load.yaml:6 there is no file" in said.err
+
+
+def test_programs_inside_an_application_are_looked_up_beside_its_file_too(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "app.yaml"
+    program = '{metadata: {name: load}, spec: {type: python, entry: "load.py:main"}}'
+    file.write_text(
+        f"apiVersion: tidegate/v1\nkind: Application\nmetadata: {{name: a}}\nspec:\n  programs:\n    - {program}\n"
+    )
+    said = tidegate("apply", "-f", str(file), url=served.url)
+    assert (said.status, "app.yaml:6 spec.programs[0].spec.entry: there is no file" in said.err) == (1, True)
+    (tmp_path / "load.py").write_text("def main(): ...\n")
+    assert tidegate("apply", "-f", str(file), url=served.url).status == 0
+    entry = served("GET", "/namespaces/default/programs/load").json()["spec"]["entry"]
+    assert entry == f"{tmp_path / 'load.py'}:main"
+
+
+@pytest.mark.parametrize("words", [("runs",), ("get", "schedules"), ("get", "programs"), ("queue",), ("get", "runs")])
+def test_a_namespace_that_is_not_there_is_no_empty_one(served: Served, words: tuple[str, ...]) -> None:
+    served.declare(namespace="sales")
+    said = tidegate("-n", "salse", *words, url=served.url)
+    assert said.status == 0
+    assert "namespace 'salse' does not exist; did you mean 'sales'?" in said.err
+    assert tidegate("-n", "sales", *words, url=served.url).err == ""
+    assert tidegate("-n", "default", *words, url=served.url).err == "", "the first write makes it"
+    assert tidegate("-n", "salse", *words, "-o", "json", url=served.url).json == []
+
+
+def test_runs_of_a_schedule_that_is_not_there(served: Served) -> None:
+    served.declare("nightly")
+    said = tidegate("runs", "--schedule", "nightl", url=served.url)
+    assert "did you mean 'nightly'?" in said.err
+    assert tidegate("runs", "--schedule", "nightly", url=served.url).err == ""
+
+
+@pytest.mark.requirement("CATCH-8")
+def test_a_namespace_that_is_not_there_is_not_proven(served: Served) -> None:
+    served.declare(namespace="sales")
+    said = tidegate("audit", "-n", "salse", url=served.url)
+    assert (said.status, "did you mean 'sales'" in said.err) == (1, True)
+    assert tidegate("audit", "-n", "sales", url=served.url).status == 0
+
+
+@pytest.mark.parametrize("words", [("get", "schedule"), ("events", "publish", "user.x"), ("runs", "-n")])
+def test_an_argument_that_is_no_text_is_wrong_usage(served: Served, words: tuple[str, ...]) -> None:
+    said = tidegate(*words, "a\udcff", url=served.url)
+    assert (said.status, "is not UTF-8 text" in said.err) == (2, True)
+
+
+@pytest.mark.requirement("OPS-7")
+def test_an_explanation_says_each_figure_once(served: Served) -> None:
+    events = [{"type": "event", "event": "user.x", "key": f"a/k{n}", "count": 3} for n in range(2)]
+    served.declare(enabled=True, trigger={"type": "all", "triggers": events})
+    served("POST", "/events", json={"type": "user.x", "key": "a/k0"})
+    said = tidegate("explain", "s", url=served.url).out
+    assert "no  trigger: all  0 of 2 satisfied" in said
+    assert "yes enabled  It is enabled." in said
+    assert " of true" not in said
+    served.declare("o", constraints=[{"type": "concurrency", "max": 1, "scope": "schedule", "unmet": "wait"}])
+    run = tidegate("trigger", "o", "-o", "json", url=served.url).json["id"]
+    said = tidegate("explain", run, url=served.url).out
+    assert "yes concurrency of the schedule  0 of 1  There is room" in said
+    assert " of 1  8 slots" not in said
+
+
+def test_a_trigger_with_many_legs_takes_a_few_lines_of_a_list(served: Served) -> None:
+    legs = [{"type": "event", "event": "user.x", "key": f"a/k{n}"} for n in range(500)]
+    served.declare(trigger={"type": "any", "triggers": legs})
+    assert len(tidegate("get", "schedules", url=served.url).out.splitlines()) < 12

@@ -39,3 +39,14 @@ def test_a_file_declares_datasets_too(served: Served, tmp_path: Path) -> None:
     wrong.write_text(file.read_text().replace("stream", "kafka"))
     refused = tidegate("apply", "-f", str(wrong), url=served.url)
     assert refused.status == 1 and "spec.kind" in refused.err
+
+
+def test_a_name_stands_for_one_dataset_only(served_by: Served) -> None:
+    assert served_by("PUT", "/datasets/orders", json=ORDERS).status_code == 201
+    other = {"spec": {**ORDERS["spec"], "name": "lake.raw.other"}}
+    refused = served_by("PUT", "/datasets/orders", json=other)
+    assert (refused.status_code, "'lake.raw.orders'" in refused.json()["detail"]) == (409, True)
+    said = tidegate("get", "datasets", "-o", "json", url=served_by.url)
+    assert [one["spec"]["name"] for one in said.json] == ["lake.raw.orders"]
+    assert tidegate("delete", "dataset", "orders", url=served_by.url).status == 0
+    assert served_by("PUT", "/datasets/orders", json=other).status_code == 201

@@ -277,3 +277,66 @@ def test_if_match_is_never_passed_over(served: Served) -> None:
         assert served("PUT", path, json=body, headers={"if-match": "*"}).is_success
         problem(served("DELETE", path, headers={"if-match": '"1"'}), 412, "stale")
         assert served("GET", path, headers={"if-match": '"1"'}).status_code == 200
+
+
+@pytest.mark.requirement("OPS-1")
+def test_a_refusal_repeats_little_of_what_was_given(served: Served) -> None:
+    served.declare()
+    long = "x" * 100_000
+    spec = {"program": "p", "trigger": {"type": "interval", "every": long}, "retry": {"then": long, "delay": long}}
+    for answer in (
+        served("PUT", "/namespaces/default/schedules/t", json={"spec": spec}),
+        served("GET", "/runs", params={"state": long[:5000]}),
+        served("GET", "/runs", params={"since": long[:5000]}),
+        served("PUT", "/namespaces/default/schedules/s", json={"spec": {}}, headers={"If-Match": long[:5000]}),
+        served("POST", "/events", json={"type": long, "key": long, "time": long}),
+        served("POST", "/apply", json={"documents": [{"kind": "Bad"}] * 2000}),
+    ):
+        assert answer.status_code in (412, 422)
+        assert len(answer.json()["detail"]) < 5000
+        assert all(len(one["reason"]) < 1001 for one in answer.json()["errors"])
+    assert len(answer.json()["errors"]) == 4000, "every fault is told, also when the message does not"
+
+
+@pytest.mark.requirement("OPS-4")
+@pytest.mark.parametrize("kind", ["Schedule", "Program", "Pool", "Dataset", "listed"])
+def test_what_is_declared_twice_in_one_request_is_refused(served: Served, kind: str) -> None:
+    def document(kind: str, name: str, /, **spec: Any) -> dict[str, Any]:
+        return {"apiVersion": "tidegate/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+    program = document("Program", "p", type="command", argv=["true"])
+    documents = {
+        "Schedule": [program, *([document("Schedule", "s", program="p", trigger={"type": "never"})] * 2)],
+        "Program": [program, program],
+        "Pool": [document("Pool", "z", slots=1), document("Pool", "z", slots=2)],
+        "Dataset": [document("Dataset", "d", **{"kind": "files", "name": name}) for name in ("x", "y")],
+        "listed": [program, document("Application", "a", programs=[program])],
+    }[kind]
+    said = problem(served("POST", "/apply", json={"documents": documents}), 422, "invalid")
+    assert "is declared twice; also at documents[" in said["detail"]
+    assert served("GET", f"{NS}/programs").json()["items"] == []
+
+
+def test_an_event_type_that_cannot_be_is_not_just_unheard_of(served: Served) -> None:
+    for path in ("/events", "/events/subscribers"):
+        said = problem(served("GET", path, params={"type": "user_x", "key": "a/b"}), 422, "invalid")
+        assert said["errors"][0]["path"] == "type"
+        assert served("GET", path, params={"type": "user.x", "key": "a/b"}).status_code == 200
+
+
+def test_sentences_of_a_refusal_end_before_the_remedy_begins(served: Served) -> None:
+    one = {"type": "user.x", "key": "a/b", "id": "i"}
+    served("POST", "/events", json=one)
+    said = problem(served("POST", "/events", json={**one, "payload": {"n": 1}}), 409, "conflict")
+    assert "of 'a'. An id" in said["detail"]
+
+
+@pytest.mark.requirement("OPS-7")
+def test_durations_and_instants_of_a_tree_are_written_as_everywhere(served: Served) -> None:
+    calm = {"type": "quiet", "trigger": {"type": "event", "event": "user.x"}, "for": "PT10M"}
+    silence = {"type": "elapsed", "since": "last_run", "after": "PT4H"}
+    served.declare(enabled=True, trigger={"type": "any", "triggers": [calm, silence]})
+    for path in ("explain", "progress"):
+        tree = json.dumps(served("GET", f"{NS}/schedules/s/{path}").json()["tree"])
+        assert '"threshold": "PT10M"' in tree
+        assert '"threshold": "PT4H"' in tree

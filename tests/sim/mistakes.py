@@ -296,8 +296,8 @@ class NeedTooHigh(MemoryTransaction):
         for key in self.subscriptions_of(result.collecting.schedule_id):
             row = self.get(self.data.subscription, key)
             assert row is not None
-            if row.need is not None:
-                self.put(self.data.subscription, key, row._replace(need=row.need + 1))
+            if row.marks.n is not None:
+                self.put(self.data.subscription, key, row._replace(marks=row.marks._replace(n=row.marks.n + 1)))
 
 
 class KeepsOldArrivals(ControlTransaction):

@@ -7,11 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query
 
 from tidegate.api.context import Store, Who
+from tidegate.api.problems import Problem
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant, json_body
 from tidegate.api.schedules import only
 from tidegate.control import events
 from tidegate.documents import event_shapes, shapes
 from tidegate.documents.events import parse_events
+from tidegate.domain.errors import Fault
+from tidegate.domain.events import type_fault
 
 router = APIRouter(tags=["events"])
 
@@ -38,6 +41,8 @@ async def list_events(
     cursor: Cursor = None,
 ) -> dict[str, Any]:
     """The log, newest first: what was published, and what happened to every run."""
+    if type:
+        _known(type)
     page = await events.page(
         store,
         type=type,
@@ -56,7 +61,15 @@ async def subscribers(
     key: Annotated[str, Query(description="its key, whole", max_length=400)],
 ) -> dict[str, Any]:
     """Which schedules, and which leaf of their trigger, such an event reaches."""
+    _known(type)
     return shapes.page(map(event_shapes.reached, await events.subscribers(store, type, key)), None)
+
+
+def _known(type: str) -> None:
+    """422 for a type of which no event can exist, rather than nothing found."""
+    if (wrong := type_fault(type)) is not None:
+        fault = Fault("type", wrong)
+        raise Problem(422, str(fault), faults=[fault])
 
 
 @router.get("/events/set-aside")

@@ -19,18 +19,17 @@ from tidegate.api.reading import (
     etag,
     expected_revision,
     patch_body,
+    patched,
 )
 from tidegate.control import programs
 from tidegate.control.common import Effect
 from tidegate.documents import parsing, shapes
 from tidegate.documents.declared import Program
-from tidegate.domain.errors import Stale
 from tidegate.ports.control import ControlStore
 
 router = APIRouter(tags=["programs"])
 ONE = "/namespaces/{namespace}/programs/{name}"
 ALL = "/namespaces/{namespace}/programs"
-PATCH_TRIES = 5
 
 
 @router.get(ALL)
@@ -79,17 +78,15 @@ async def patch_program(
 ) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
     wanted = expected_revision(if_match)
-    for attempt in range(PATCH_TRIES):
+
+    async def merge() -> dict[str, Any]:
         record = await programs.get(store, namespace, name)
         merged = parsing.merge_patch(shapes.program_document(record), body)
         declaration = parsing.parse(merged, kind="Program", namespace=namespace, name=name)
         assert isinstance(declaration, Program)
-        try:
-            return await _put(store, declaration, who, response, record.ref.rev if wanted is None else wanted)
-        except Stale:
-            if wanted is not None or attempt == PATCH_TRIES - 1:
-                raise
-    raise AssertionError("the last try raises")
+        return await _put(store, declaration, who, response, record.ref.rev if wanted is None else wanted)
+
+    return await patched(wanted, merge)
 
 
 @router.delete(ONE, status_code=204)

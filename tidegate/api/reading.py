@@ -6,20 +6,22 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 from fastapi import Depends, Header, Query, Request
 
 from tidegate.api.problems import Problem
 from tidegate.documents.faults import json_faults
-from tidegate.domain.errors import Fault
+from tidegate.domain.errors import Fault, Stale
 from tidegate.domain.instants import Instant, parse_instant
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="most items of one page")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
 IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none yet")]
 IfMatch = Annotated[str | None, Header(description="the ETag that was seen; 412 when it is no longer the newest")]
+
+_PATCH_TRIES = 5
 
 
 async def json_body(request: Request) -> Any:
@@ -69,7 +71,8 @@ def instant(text: str | None, name: str) -> Instant | None:
     try:
         return parse_instant(text)
     except (ValueError, OverflowError) as error:
-        raise Problem(422, f"{name}: {error}", faults=[Fault(name, str(error))]) from None
+        fault = Fault(name, str(error))
+        raise Problem(422, str(fault), faults=[fault]) from None
 
 
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,8 +126,20 @@ def expected_revision(if_match: str | None, if_none_match: str | None = None) ->
     text = if_match.strip().removeprefix("W/").strip('"')
     if not text.isdecimal() or len(text) > 9:
         reason = "is not the ETag of anything here; it is a revision in quotes"
-        raise Problem(412, f"If-Match {if_match!r} {reason}", code="stale")
+        raise Problem(412, f"If-Match {if_match[:60]!r} {reason}", code="stale")
     return int(text)
+
+
+async def patched(expected: int | None, merge: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """What `merge` answers, which reads, merges and writes. Without If-Match it is done anew when somebody else was
+    faster; with it, and in the end, raises Stale."""
+    for _ in range(_PATCH_TRIES - 1):
+        try:
+            return await merge()
+        except Stale:
+            if expected is not None:
+                raise
+    return await merge()
 
 
 async def unversioned(request: Request) -> None:

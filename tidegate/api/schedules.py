@@ -22,6 +22,7 @@ from tidegate.api.reading import (
     expected_revision,
     instant,
     patch_body,
+    patched,
 )
 from tidegate.control import explain as explaining
 from tidegate.control import preview as previewing
@@ -30,14 +31,13 @@ from tidegate.control import runs, schedules
 from tidegate.control.common import Effect, OnUpdate
 from tidegate.documents import event_shapes, later, parsing, shapes
 from tidegate.documents.declared import Schedule
-from tidegate.domain.errors import Fault, Stale
+from tidegate.domain.errors import Fault
 from tidegate.domain.schedules import Mode
 from tidegate.ports.control import ControlStore, ScheduleRecord, Stats
 
 router = APIRouter(tags=["schedules"])
 ONE = "/namespaces/{namespace}/schedules/{name}"
 ALL = "/namespaces/{namespace}/schedules"
-PATCH_TRIES = 5  # a patch without If-Match is merged anew when somebody else was faster
 
 OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting runs when the document differs")]
 
@@ -116,18 +116,16 @@ async def patch_schedule(
 ) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
     wanted = expected_revision(if_match)
-    for attempt in range(PATCH_TRIES):
+
+    async def merge() -> dict[str, Any]:
         record = await schedules.get(store, namespace, name)
         merged = parsing.merge_patch(shapes.schedule_document(record), body)
         declaration = parsing.parse(merged, kind="Schedule", namespace=namespace, name=name)
         assert isinstance(declaration, Schedule)
-        try:
-            expected = wanted if wanted is not None else record.rev
-            return await _put(store, declaration, who, response, on_update, expected=expected)
-        except Stale:
-            if wanted is not None or attempt == PATCH_TRIES - 1:
-                raise
-    raise AssertionError("the last try raises")
+        expected = wanted if wanted is not None else record.rev
+        return await _put(store, declaration, who, response, on_update, expected=expected)
+
+    return await patched(wanted, merge)
 
 
 @router.delete(ONE, status_code=204)

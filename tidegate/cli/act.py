@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, log_pieces, segment
 from tidegate.cli.look import path_of
 from tidegate.cli.options import AnyNamespace, Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
 from tidegate.cli.output import Form, when
-from tidegate.domain.runs import ENDS
-
-FOLLOW = 0.4  # seconds between two looks at a log that grows
-ENDED = frozenset(str(state) for state in ENDS)
 
 
 def enable(
@@ -141,36 +135,10 @@ def logs(
             said.append(told)
         sys.stdout.flush()
 
-    _read(run, path, attempt, piece, follow=follow, quiet=form is not Form.TABLE)
+    with Client() as client:
+        for chunk in log_pieces(client, path, attempt, follow=follow):
+            piece(chunk)
+    if not chunk["next_offset"] and chunk["complete"] and form is Form.TABLE:
+        output.note(f"It printed nothing. What became of it: tidegate explain {run}")
     if form is Form.YAML or (form is Form.JSON and not follow):
         output.show(form, said, lambda: None)
-
-
-def _read(
-    run: str, path: str, attempt: int | None, piece: Callable[[dict[str, Any]], None], *, follow: bool, quiet: bool
-) -> None:
-    """Every piece of a log; with `follow` until the run has ended."""
-    with Client() as client:
-        number, offset = attempt, 0
-        while True:
-            chunk = client.get(f"{path}/logs", offset=offset, attempt=number)
-            number = number or chunk["attempt"]
-            offset = chunk["next_offset"]
-            piece(chunk)
-            if chunk["text"]:
-                continue
-            if chunk["complete"] or not follow:
-                if not follow or attempt is not None or not (newer := _newer(client.get(path), number)):
-                    if not offset and chunk["complete"] and not quiet:
-                        output.note(f"It printed nothing. What became of it: tidegate explain {run}")
-                    return
-                number, offset = newer, 0
-            time.sleep(FOLLOW)
-
-
-def _newer(run: dict[str, Any], number: int | None) -> int | None:
-    """The attempt to go on with when this one has ended; itself while a retry is still to come; None at the end."""
-    newest = max((int(one["number"]) for one in run.get("attempts") or ()), default=0)
-    if number is not None and newest > number:
-        return number + 1
-    return None if run["state"] in ENDED else number

@@ -15,7 +15,7 @@ app = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
 @app.command()
 def upgrade(home: Home = None) -> None:
-    """Bring the schema of TIDEGATE_DATABASE_URL up to this version."""
+    """Bring the schema of TIDEGATE_DATABASE_URL, or of a running `tidegate up`, to this version."""
     from tidegate import wiring
 
     steps = wiring.upgrade(_url(home))
@@ -39,12 +39,15 @@ def status(home: Home = None) -> None:
 
 
 def _url(home: Path | None) -> str:
+    """The database that is configured, else the embedded one of a Tidegate that runs. Raises Refused."""
     from tidegate import settings as configuration
+    from tidegate import wiring
 
     settings = configuration.load(home=home)
-    if not settings.database.url:
+    url = settings.database.url or wiring.running_server(settings.home)
+    if not url:
         raise Refused(
-            "There is no database to look at.",
-            remedy="Set TIDEGATE_DATABASE_URL; the embedded one is upgraded by `tidegate up`.",
+            f"There is no database to look at: the embedded one of {settings.home} does not run.",
+            remedy="Set TIDEGATE_DATABASE_URL, or start `tidegate up`, which also upgrades the embedded one.",
         )
-    return settings.database.url
+    return url

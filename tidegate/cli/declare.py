@@ -5,30 +5,43 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, Problem, segment
 from tidegate.cli.options import File, Namespace, Output
 from tidegate.cli.output import Form, grid
-from tidegate.domain.errors import Refused, TidegateError
+from tidegate.domain.errors import Invalid, Refused, TidegateError
+
+if TYPE_CHECKING:
+    from tidegate.documents.files import Documents
 
 DEFAULT = "default"  # the namespace of what names none
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
 
 
-def documents_of(file: str, namespace: str) -> list[dict[str, Any]]:
+def documents_of(file: str, namespace: str) -> Documents:
     """Every document of a file, or of standard input for `-`, checked. Raises Invalid with every fault and its line."""
-    from tidegate.documents import files, yaml
+    from tidegate.documents import files
 
     if file != "-":
         return files.raw_documents(Path(file), default_namespace=namespace)
-    text = sys.stdin.read()
-    files.check(text, "stdin", default_namespace=namespace)
-    return [one.value for one in yaml.read(text, "stdin")[0]]
+    return files.of_text(sys.stdin.read(), "stdin", Path.cwd(), default_namespace=namespace)
+
+
+def _sent(client: Client, path: str, documents: Documents, namespace: str, **params: Any) -> list[dict[str, Any]]:
+    """The items of the answer. Raises Invalid with the lines of what the server found, Problem, Unavailable."""
+    try:
+        body = {"documents": documents.values, "namespace": namespace}
+        items: list[dict[str, Any]] = client.call("POST", path, body=body, **params)["items"]
+        return items
+    except Problem as error:
+        if not error.errors:
+            raise
+        raise Invalid(documents.placed(error.errors), what=documents.name) from None
 
 
 def apply(
@@ -41,12 +54,12 @@ def apply(
     form: Output = Form.TABLE,
 ) -> None:
     """Write the documents of a file: all of them, or none."""
-    body = {"documents": documents_of(file, namespace), "namespace": namespace}
-    on_update = "keep" if keep_pending else "reset"
+    documents, on_update = documents_of(file, namespace), "keep" if keep_pending else "reset"
     with Client() as client:
-        answer = client.call("POST", "/apply", body=body, on_update=on_update, dry_run=dry_run or None)
-    items = answer["items"]
+        items = _sent(client, "/apply", documents, namespace, on_update=on_update, dry_run=dry_run or None)
     output.show(form, items, lambda: _applied(items, dry_run=dry_run))
+    for told in documents.notes:
+        output.note(told)
     if form is Form.TABLE:
         for hint in (item["hint"] for item in items if item.get("hint")):
             output.say(hint)
@@ -65,9 +78,9 @@ def _applied(items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Any:
 def diff(file: File, namespace: Namespace = "default", form: Output = Form.TABLE) -> None:
     """How a file differs from what is stored: exit 0 same, 1 differs, 2 error."""
     try:
-        body = {"documents": documents_of(file, namespace), "namespace": namespace}
+        documents = documents_of(file, namespace)
         with Client() as client:
-            items = client.call("POST", "/diff", body=body)["items"]
+            items = _sent(client, "/diff", documents, namespace)
     except TidegateError as error:
         output.fail(error, 2)
     output.show(form, items, lambda: _differences(items))

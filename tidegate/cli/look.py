@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, nothing_there, segment
 from tidegate.cli.options import NAMESPACED, Kind, Namespace, Output, collection, run_id
 from tidegate.cli.output import Form, facts, grid, took, when
 
@@ -28,6 +28,8 @@ def get(
     with Client() as client:
         if name is None:
             items = list(client.items(path_of(what, namespace), most=1000 if what == "runs" else None))
+            if not items and what in NAMESPACED:
+                _tell(nothing_there(client, namespace))
             output.show(form, items, lambda: table_of(what, items))
         else:
             item = client.get(path_of(what, namespace, name))
@@ -68,6 +70,8 @@ def runs(
     with Client() as client:
         path = f"/namespaces/{segment(namespace)}/runs"
         items = list(client.items(path, most=limit, schedule=schedule, state=state, since=since))
+        if not items:
+            _tell(nothing_there(client, namespace, schedule))
     output.show(form, items, lambda: table_of("runs", items))
 
 
@@ -79,6 +83,8 @@ def queue(
     """Runs that wait, and what they wait for."""
     with Client() as client:
         items = list(client.items("/queue", most=limit, namespace=namespace))
+        if not items:
+            _tell(nothing_there(client, namespace))
 
     def row(item: Document) -> Sequence[Any]:
         return (
@@ -92,6 +98,12 @@ def queue(
 
     columns = ("SCHEDULE", "RUN", "PRIORITY", "WAITS FOR", "LOOKED AT AGAIN")
     output.show(form, items, lambda: grid(columns, map(row, items), empty="Nothing waits."))
+
+
+def _tell(why: str | None) -> None:
+    """Beside an empty list."""
+    if why is not None:
+        output.note(f"Note: {why}.")
 
 
 # ── where things are, and their tables ─────────────────────────────────────────────────────────────────────────────
@@ -129,7 +141,7 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
             return grid(("ID", "ROLE", "NAME", "PID", "EPOCH", "HEARTBEAT"), lines, empty="Nobody is here.")
         case "leases":
             duties = [
-                (one.get("duty"), one.get("instance"), one.get("token"), when(one.get("expires"))) for one in items
+                (one.get("duty"), one.get("instance_id"), one.get("token"), when(one.get("expires"))) for one in items
             ]
             return grid(("DUTY", "INSTANCE", "TOKEN", "EXPIRES"), duties, empty="No leases.")
         case "applications":
@@ -167,7 +179,8 @@ def _schedule_row(item: Document) -> Sequence[Any]:
     spec, status = item["spec"], item.get("status") or {}
     enabled = status.get("enabled", spec.get("enabled"))
     mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
-    return name_of(item), mode, spec.get("program"), in_words(spec["trigger"]), when(status.get("next_fire"))
+    trigger = output.brief(in_words(spec["trigger"]))
+    return name_of(item), mode, spec.get("program"), trigger, when(status.get("next_fire"))
 
 
 def _program_row(item: Document) -> Sequence[Any]:

@@ -30,6 +30,14 @@ CONTROL_FLOW: tuple[type[Exception], ...] = (
 class Commands(TyperGroup):
     """Turns errors into messages."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for text in args:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise typer.BadParameter(f"{ascii(text)} is not UTF-8 text.", ctx=ctx) from None
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -62,7 +62,7 @@ def say(text: str) -> None:
 def fail(error: TidegateError, status: int = 1) -> NoReturn:
     """One clear message, every fault on a line of its own; ends the command."""
     console = err()
-    faults = error.faults if isinstance(error, Invalid) else getattr(error, "faults", ())
+    faults = error.faults if isinstance(error, Invalid) else getattr(error, "errors", ())
     if len(faults) > 1:
         console.print(Text.assemble(("Error: ", "bold red"), f"{len(faults)} faults:"), soft_wrap=True)
         for fault in faults:

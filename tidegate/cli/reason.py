@@ -44,7 +44,7 @@ def preview(
         else:
             assert file is not None
             found = {}
-            for document in documents_of(file, namespace):
+            for document in documents_of(file, namespace).values:
                 if document.get("kind") == "Schedule":
                     body = {"trigger": document["spec"]["trigger"], "count": count, "after": after}
                     told = {key: value for key, value in body.items() if value is not None}
@@ -93,13 +93,20 @@ def _grow(branch: Tree, node: Mapping[str, Any]) -> None:
 def _node(node: Mapping[str, Any]) -> Text:
     sign, style = SIGNS[node.get("satisfied")]
     text = Text.assemble((sign, style), " ", (str(node["node"]), "bold"))
-    if node.get("value") is not None:
-        text.append(f"  {output.inline(node['value'])}")
-    if node.get("threshold") is not None:
-        text.append(f" of {output.inline(node['threshold'])}")
-    if node.get("why"):
-        text.append(f"  {node['why']}")
+    for told in (_measure(node), node.get("why")):
+        if told:
+            text.append(f"  {told}")
     return text
+
+
+def _measure(node: Mapping[str, Any]) -> str:
+    """How far it is, where `why` does not say it already."""
+    value, threshold, why = node.get("value"), node.get("threshold"), str(node.get("why") or "")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return ""
+    if isinstance(value, int) and isinstance(threshold, int):
+        return "" if why.startswith(f"{value:,} ") else f"{value:,} of {threshold:,}"
+    return "" if why and (threshold is not None or why.startswith(str(value))) else str(value)
 
 
 def audit(
@@ -109,6 +116,8 @@ def audit(
 ) -> None:
     """Prove that each fire that was due is in the ledger exactly once; exit 1 if it does not hold."""
     with Client(timeout=AUDIT_PATIENCE) as client:
+        if namespace is not None:
+            client.get(f"/namespaces/{segment(namespace)}")  # of one that is not there everything would hold
         answer = _audited(client, since, namespace)
     output.show(form, answer, lambda: _proof(answer))
     if not answer["holds"]:

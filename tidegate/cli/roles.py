@@ -77,7 +77,7 @@ def _begin(role: str, home: Path | None, parent: int | None, flags: dict[str, ob
     configure_logging(role, settings.log)
     if not settings.database.url:
         raise Refused(
-            f"A {role} alone needs a database to share.",
+            f"{'An' if role == 'api' else 'A'} {role} alone needs a database to share.",
             remedy="Set TIDEGATE_DATABASE_URL, or use `tidegate up`, which brings its own.",
         )
     return settings

@@ -66,7 +66,8 @@ async def apply(
 ) -> tuple[Applied, ...]:
     """Write all of them or none: namespaces, pools, applications, programs, schedules, whatever their order. Raises
     Invalid (every schedule whose program is neither stored nor declared), Conflict."""
-    flat = list(_flat(documents))
+    flat, paths = list(_flat(documents)), list(_paths(documents))
+    _refuse_twice(flat, paths)
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
     done: dict[int, Applied] = {}
@@ -81,13 +82,13 @@ async def apply(
             effect = await pools.write(tx, pool, stored_pools.get(pool.metadata.name), who=who, now=now)
             done[place] = _applied(pool, effect)
         for place, dataset in _of(flat, Dataset):
-            known_dataset = next(iter(await store.datasets([dataset.name])), None)
+            known_dataset = await datasets.stored_as(store, dataset)
             done[place] = _applied(dataset, await datasets.write(tx, dataset, known_dataset, who=who, now=now))
         for place, application in _of(flat, Application):
             effect = await applications.declare(tx, application, who=who, now=now)
             done[place] = _applied(application, effect)
         refs = await _write_programs(tx, flat, done, who=who)
-        await _write_schedules(tx, flat, refs, known, done, who=who, on_update=on_update)
+        await _write_schedules(tx, flat, paths, refs, known, done, who=who, on_update=on_update)
     return tuple(done[place] for place in sorted(done))
 
 
@@ -98,6 +99,29 @@ def _flat(documents: Iterable[Declaration]) -> Iterable[Declaration]:
         if isinstance(document, Application):
             yield from document.programs or ()
             yield from document.schedules or ()
+
+
+def _paths(documents: Iterable[Declaration]) -> Iterable[str]:
+    """Where each of the flat ones stands."""
+    for index, document in enumerate(documents):
+        yield f"documents[{index}]"
+        if isinstance(document, Application):
+            yield from (f"documents[{index}].spec.programs[{at}]" for at, _ in enumerate(document.programs or ()))
+            yield from (f"documents[{index}].spec.schedules[{at}]" for at, _ in enumerate(document.schedules or ()))
+
+
+def _refuse_twice(documents: Sequence[Declaration], paths: Sequence[str]) -> None:
+    """Raises Invalid: of two declarations of one thing, which would hold?"""
+    first: dict[tuple[str, str, str], str] = {}
+    faults = []
+    for one, path in zip(documents, paths, strict=True):
+        metadata = one.metadata
+        known = first.setdefault((one.KIND, metadata.namespace, metadata.name), path)
+        if known != path:
+            reason = f"{one.KIND.lower()} {metadata.name!r} is declared twice; also at {known}"
+            faults.append(Fault(f"{path}.metadata.name", reason))
+    if faults:
+        raise Invalid(faults, what="the documents")
 
 
 def _of(documents: Sequence[Declaration], kind: type[D]) -> list[tuple[int, D]]:
@@ -142,6 +166,7 @@ async def _write_programs(
 async def _write_schedules(
     tx: ControlTx,
     documents: Sequence[Declaration],
+    paths: Sequence[str],
     records: dict[tuple[str, str], ProgramRecord],
     known: dict[str, list[str]],
     done: dict[int, Applied],
@@ -151,11 +176,10 @@ async def _write_schedules(
 ) -> None:
     all_mine = _of(documents, Schedule)
     faults = []
-    for _, one in all_mine:
-        namespace, name = one.metadata.namespace, one.metadata.name
+    for place, one in all_mine:
+        namespace = one.metadata.namespace
         if (namespace, one.spec.program) not in records:
-            fault = schedules.unknown_program(one, known[namespace])
-            faults.append(Fault(f"Schedule {namespace}/{name} {fault.path}", fault.reason))
+            faults.append(schedules.unknown_program(one, known[namespace], f"{paths[place]}.spec.program"))
     if faults:
         raise Invalid(faults, what="the documents")
     for namespace in _namespaces(documents):

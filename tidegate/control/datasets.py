@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced
 from tidegate.documents.declared import Dataset
+from tidegate.domain.errors import Conflict
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change, ControlStore, ControlTx
@@ -14,7 +15,7 @@ from tidegate.ports.lake import DatasetRecord
 
 async def put(store: ControlStore, declaration: Dataset, *, who: str, dry_run: bool = False) -> Effect:
     """Declare it, or declare it otherwise."""
-    stored = next(iter(await store.datasets([declaration.name])), None)
+    stored = await stored_as(store, declaration)
     async with changing(store, dry_run=dry_run) as tx:
         return await write(tx, declaration, stored, who=who, now=await tx.now())
 
@@ -47,6 +48,19 @@ def called(record: DatasetRecord) -> str:
     """What its document calls it."""
     metadata: dict[str, Any] = (record.document or {}).get("metadata", {})
     return str(metadata.get("name", record.name))
+
+
+async def stored_as(store: ControlStore, declaration: Dataset) -> DatasetRecord | None:
+    """What there is of it. Raises Conflict when its document's name stands for another dataset already: one address
+    would be two."""
+    name = declaration.metadata.name
+    for one in await store.datasets():
+        if one.document is not None and called(one) == name and one.name != declaration.name:
+            raise Conflict(
+                f"dataset {name!r} stands for {one.name!r}, not for {declaration.name!r}",
+                remedy=f"Give this one another metadata.name, or first: tidegate delete dataset {name}",
+            )
+    return next(iter(await store.datasets([declaration.name])), None)
 
 
 async def write(tx: ControlTx, declaration: Dataset, stored: DatasetRecord | None, *, who: str, now: Instant) -> Effect:

@@ -11,6 +11,7 @@ from tidegate.control.common import command
 from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
+from tidegate.documents.event_shapes import measured
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import ENDS, LIVE, State
@@ -99,8 +100,8 @@ def _tree(one: Explained) -> Node:
     return Node(
         node=f"trigger: {one.type}" if one.node == 0 else one.type,
         satisfied=one.satisfied,
-        value=one.value,
-        threshold=one.threshold,
+        value=measured(one.type, one.value),
+        threshold=measured(one.type, one.threshold),
         why=why,
         children=tuple(_tree(child) for child in one.children),
     )

@@ -6,6 +6,8 @@ from typing import Any
 
 from tidegate.documents import encode
 from tidegate.documents.shapes import moment
+from tidegate.domain.instants import format_duration
+from tidegate.domain.triggers import TIME_TRIGGERS, Elapsed, Quiet
 from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
 from tidegate.ports.lake import DatasetRecord
 
@@ -95,12 +97,24 @@ def explained(node: Any) -> dict[str, Any]:
     return {
         "node": node.type,
         "satisfied": node.satisfied,
-        "value": node.value,
-        "threshold": node.threshold,
+        "value": measured(node.type, node.value),
+        "threshold": measured(node.type, node.threshold),
         "why": node.why,
         "decides_at": moment(node.decides_at),
         "children": [explained(child) for child in node.children],
     }
+
+
+def measured(type: str, value: Any) -> Any:
+    """A figure of a trigger's node: durations and instants as every answer writes them."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if type in (Elapsed.TYPE, Quiet.TYPE):
+        return format_duration(value)
+    return moment(value) if type in _CLOCKS else value
+
+
+_CLOCKS = frozenset(one.TYPE for one in TIME_TRIGGERS)
 
 
 # ── datasets ───────────────────────────────────────────────────────────────────────────────────────────────────────

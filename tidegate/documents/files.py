@@ -5,7 +5,9 @@ flights.yaml:12 spec.trigger.expression: ...
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +34,72 @@ def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -
     return made
 
 
-def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
-    """Every document of a file as plain JSON values, checked: what a client sends to the server.
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What a client sends to the server. `notes`: what is no fault, and still worth a look."""
+
+    name: str
+    values: list[dict[str, Any]]
+    notes: tuple[str, ...]
+    _reads: tuple[Read, ...]
+
+    def placed(self, faults: Sequence[Fault]) -> list[Fault]:
+        """Faults that the server found, `documents[2].spec.program`, by the line that the person knows."""
+        return [self._placed(fault) for fault in faults]
+
+    def _placed(self, fault: Fault) -> Fault:
+        match = _OF_ONE.fullmatch(fault.path)
+        if match is None or int(match[1]) >= len(self._reads):
+            return fault
+        return _placed(Fault(match[2], fault.reason), self._reads[int(match[1])], self.name)
+
+
+_OF_ONE = re.compile(r"documents\[(\d{1,9})\]\.?(.*)", re.DOTALL)
+
+
+def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> Documents:
+    """Every document of a file as plain JSON values, checked.
 
     A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere.
     Raises Invalid with every fault of the whole file, NotFound, Refused.
     """
-    text = _read_text(path)
-    check(text, path.name, default_namespace=default_namespace)
-    return [_beside(path, one.value) for one in read(text, path.name)[0]]
+    return of_text(_read_text(path), path.name, path.resolve().parent, default_namespace=default_namespace)
 
 
-def _beside(path: Path, document: dict[str, Any]) -> dict[str, Any]:
-    spec = document.get("spec")
-    if not isinstance(spec, dict) or document.get("kind") != "Program":
-        return document
-    entry = spec.get("entry")
-    file, colon, function = entry.partition(":") if isinstance(entry, str) else ("", "", "")
-    if not file.endswith(".py") or Path(file).is_absolute():
-        return document
-    return {**document, "spec": {**spec, "entry": f"{path.resolve().parent / file}{colon}{function}"}}
+def of_text(text: str, name: str, folder: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> Documents:
+    """The same of a text; relative files are looked up in `folder`. Raises Invalid."""
+    check(text, name, default_namespace=default_namespace)
+    reads = read(text, name)[0]
+    faults: list[Fault] = []
+    notes: list[str] = []
+    for one in reads:
+        for at, spec in _programs(one.value):
+            file, colon, function = spec["entry"].partition(":")
+            whole = folder / file
+            if not Path(file).is_absolute():
+                spec["entry"] = f"{whole}{colon}{function}"
+                if not whole.is_file():
+                    reason = f"there is no file {str(whole)!r}; a relative path begins where the document lies"
+                    faults.append(_placed(Fault(f"{at}.entry", reason), one, name))
+            elif not whole.is_file():
+                line = one.line_of(f"{at}.entry")
+                notes.append(f"{name}:{line} there is no file {file!r} on this machine; a worker will look for it.")
+    if faults:
+        raise Invalid(faults, what=name)
+    return Documents(name, [one.value for one in reads], tuple(notes), tuple(reads))
+
+
+def _programs(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Path and spec of each program of a checked document whose entry lies in a file."""
+    spec = document.get("spec") or {}
+    found = [("spec", spec)] if document["kind"] == "Program" else []
+    if document["kind"] == "Application":
+        listed = enumerate(spec.get("programs") or ())
+        found = [(f"spec.programs[{index}].spec", one["spec"]) for index, one in listed]
+    for at, one in found:
+        entry = one.get("entry")
+        if isinstance(entry, str) and entry.partition(":")[0].endswith(".py"):
+            yield at, one
 
 
 def _read_text(path: Path) -> str:

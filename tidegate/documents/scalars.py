@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 def wrong(reason: str) -> PydanticCustomError:
     """A fault whose sentence is already ours."""
-    return PydanticCustomError(_EXPLAINED, "{reason}", {"reason": reason})
+    told = reason.encode("utf-8", "backslashreplace").decode()  # half a character must not stop the telling of it
+    return PydanticCustomError(_EXPLAINED, "{reason}", {"reason": told})
 
 
 def say(value: object) -> str:

@@ -119,6 +119,11 @@ def _waiting_for(record: RunRecord) -> list[dict[str, Any]]:
     if record.state is not State.WAITING:
         return []
     told = []
+    if not record.waiting_for and record.attempts and record.wake_at is not None:
+        number = len(record.attempts)
+        why = f"Attempt {number + 1} starts no earlier than {format_instant(record.wake_at)}"
+        why += f"; attempt {number} {_end_of(record.attempts[-1])}."
+        told.append({"constraint": "retry", "verdict": "wait", "until": moment(record.wake_at), "why": why})
     for one in record.waiting_for:
         until = one.get("until")
         told.append(
@@ -130,6 +135,11 @@ def _waiting_for(record: RunRecord) -> list[dict[str, Any]]:
             }
         )
     return told
+
+
+def _end_of(attempt: AttemptRecord) -> str:
+    message = (attempt.error or {}).get("message")
+    return f"{attempt.state.replace('_', ' ')} ({message.rstrip('.')})" if message else attempt.state.replace("_", " ")
 
 
 def queue_item(record: RunRecord, *, position: int) -> dict[str, Any]:

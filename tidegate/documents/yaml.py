@@ -25,6 +25,7 @@ _OCTAL, _HEX = re.compile(r"0o[0-7]+"), re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _MOST_NODES = 200_000
+_LONGEST_NUMBER = 40  # characters; 64 bits need 20
 _CORE = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 )
@@ -126,7 +127,10 @@ class _Reader:
             return None
         if text in _BOOL:
             return _BOOL[text]
-        if _INT.fullmatch(text) and len(text) <= 40:
+        if len(text) > _LONGEST_NUMBER and any(one.fullmatch(text) for one in (_INT, _OCTAL, _HEX)):
+            self._fault(node, path, "is a whole number too large to keep; write it as text, in quotes")
+            return 0
+        if _INT.fullmatch(text):
             return int(text)
         if _OCTAL.fullmatch(text):
             return int(text[2:], 8)

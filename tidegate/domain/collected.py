@@ -132,6 +132,18 @@ class Evidence:
     timed_out: bool  # an `all` was forced: `run.timed_out_waiting`
 
 
+class Marks(NamedTuple):
+    """The totals of a topic at which a tree is to be looked at again; None: no total of that measure matters."""
+
+    n: int | None
+    rows: int | None
+    bytes: int | None
+
+    def nearer_than(self, old: Marks) -> bool:
+        """Whether one of them comes before the old one: then somebody may have looked at the old one in vain."""
+        return any(now is not None and (was is None or now < was) for was, now in zip(old, self, strict=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
     """How much more must come for a subscription before the tree can change; None: no amount of that measure can.
@@ -143,6 +155,14 @@ class Need:
     n: int | None = None
     rows: int | None = None
     bytes: int | None = None
+
+    def beyond(self, n: int, rows: int, bytes: int) -> Marks:
+        """The totals at which it is reached, from the totals of now on."""
+        return Marks(
+            None if self.n is None else n + self.n,
+            None if self.rows is None else rows + self.rows,
+            None if self.bytes is None else bytes + self.bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

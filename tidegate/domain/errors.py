@@ -14,8 +14,21 @@ TidegateError                     code, message, remedy
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_ENDLESS = re.compile(r"\S{300,}")
+_TOLD = 20
+"""Faults that a message tells of; the rest is counted, and all of them are in the list."""
+
+
+def _shortened(word: re.Match[str]) -> str:
+    return f"{word[0][:100]}...{word[0][-20:]}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,10 @@ class Fault:
 
     path: str
     reason: str
+
+    def __post_init__(self) -> None:
+        if len(self.reason) > 300:  # most repeat what was given, which may be anything
+            object.__setattr__(self, "reason", _cut(_ENDLESS.sub(_shortened, self.reason), 1000))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
@@ -55,7 +72,8 @@ class Invalid(TidegateError):
     def __init__(self, faults: Sequence[Fault], *, what: str = "the document") -> None:
         self.faults = tuple(faults)
         many = f"{len(self.faults)} faults" if len(self.faults) != 1 else "a fault"
-        super().__init__(f"{what} has {many}: " + "; ".join(map(str, self.faults)))
+        more = f"; and {len(self.faults) - _TOLD} more" if len(self.faults) > _TOLD else ""
+        super().__init__(f"{what} has {many}: " + "; ".join(map(str, self.faults[:_TOLD])) + more)
 
 
 class NotFound(TidegateError):

@@ -99,6 +99,8 @@ class Fold:
 
     def silence(self, until: Instant) -> None:
         """Nothing comes up to and including `until`: look wherever time alone may change the answer."""
+        if until <= self.seen:
+            return
         floors = self._floors(until)
         while True:
             ticks = ((max(at, floors.get(node, at)), node) for at, node in self.ticks())

@@ -49,9 +49,9 @@ def topics(leaf: Trigger) -> Sequence[Topic]:
         case Partition() | DataSize():
             return (Topic("dataset.updated", leaf.dataset),)
         case Happened():
-            return (Topic(leaf.event, leaf.key, None if leaf.match is None else _canonical(leaf.match)),)
+            return (Topic(leaf.event, leaf.key, None if leaf.match is None else canonical(leaf.match)),)
         case ProgramStatus():
-            which = None if leaf.backfill else _canonical({"backfill": False})
+            which = None if leaf.backfill else canonical({"backfill": False})
             return [Topic(f"run.{outcome}", leaf.program, which) for outcome in dict.fromkeys(leaf.outcomes)]
         case Elapsed(since=Since.LAST_EVENT):
             assert leaf.event is not None
@@ -62,8 +62,8 @@ def topics(leaf: Trigger) -> Sequence[Topic]:
             return ()
 
 
-def _canonical(match: Mapping[str, Any]) -> str:
-    """Equal JSON as equal text."""
+def canonical(match: Mapping[str, Any]) -> str:
+    """Equal JSON as equal text: the `match` of a topic."""
     return json.dumps(match, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -21,10 +21,21 @@ from typing import assert_never
 
 from tidegate.domain.collected import Advance, Arrival, Bulk, Deadline, Facts, Given, Progress, Tick
 from tidegate.domain.folding import Fold
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import MINUTE, Duration, Instant
 from tidegate.domain.latches import FOREVER
 from tidegate.domain.looking import deadlines, needs
+from tidegate.domain.schedules import CatchUp, CatchUpPolicy, Mode
 from tidegate.domain.triggers import Trigger
+
+COLLECTING = frozenset({Mode.ENABLED, Mode.BACKLOG, Mode.HOLD})
+"""Modes in which a schedule collects."""
+PUT_OFF: Duration = MINUTE
+"""When a schedule whose tree could not be evaluated is looked at again, should nothing come for it."""
+
+
+def ticks_from(catch_up: CatchUp, now: Instant) -> Instant | None:
+    """The first instant whose ticks count; None: all do, however late they are looked at."""
+    return now - catch_up.grace if catch_up.policy is CatchUpPolicy.NONE else None
 
 
 def begin(trigger: Trigger, facts: Facts) -> Advance:

@@ -21,9 +21,13 @@ def run_key(run: RunKey, namespace: str, schedule: str) -> str:
 
 
 def context_of(launch: Launch) -> dict[str, Any]:
-    return make_context(
-        launch.attempt,
-        launch.arguments,
+    """The context of an attempt that is about to start."""
+    return make_context(launch.attempt, launch.arguments, *about(launch))
+
+
+def about(launch: Launch) -> tuple[Any, ...]:
+    """What a pooled host is told of a launch: what `make_context` wants after the arguments, in that order."""
+    return (
         launch.namespace,
         launch.schedule,
         launch.program.name,

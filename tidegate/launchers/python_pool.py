@@ -28,6 +28,7 @@ from tidegate.domain.ids import AttemptKey
 from tidegate.domain.programs import Python
 from tidegate.launchers import pool_journal, shim
 from tidegate.launchers.attempts import Attempts, extra_environment, refuse
+from tidegate.launchers.context import about
 from tidegate.launchers.places import attempt_directory
 from tidegate.launchers.pool_link import WINDOW_MOST, Link, spawn
 from tidegate.launchers.pool_search import Search
@@ -140,19 +141,7 @@ class PythonPoolLauncher:
         spec = launch.program.spec
         assert isinstance(spec, Python)
         environment = extra_environment(launch, self._environment) if spec.environment else {}
-        about = (
-            launch.namespace,
-            launch.schedule,
-            launch.program.name,
-            launch.fence,
-            launch.fire_time,
-            launch.previous_fire_time,
-            launch.cause.value,
-            launch.caused_by,
-            launch.inputs,
-            launch.evidence,
-        )
-        return ["start", identity, spec.entry, launch.arguments, environment, about]
+        return ["start", identity, spec.entry, launch.arguments, environment, about(launch)]
 
     async def seal(self, launch: Launch) -> Report | None:
         identity = launch.attempt.identity

@@ -82,13 +82,18 @@ class Collected:
 
     `ticks`, of the timekeeper: fires at these instants (their `pos` is None) belong to the clock's own runs (slot = the
     instant, ord 0), which `record` made in this transaction, or to what such a run was merged into. `into`, of the
-    admitter: every fire joins this run, which is claimed.
+    admitter: every fire joins this run, which is claimed. Which run a fire joins is said by `domain.waiting.joined`; it
+    keeps its own fire time where it has one.
     """
 
     collecting: Collecting
     advance: Advance
     ticks: frozenset[Instant] = frozenset()
     into: RunKey | None = None
+
+    def is_tick(self, fire: Evidence) -> bool:
+        """Whether a fire belongs to the clock's own run of its instant."""
+        return fire.pos is None and fire.at in self.ticks
 
 
 class CollectingTx(Protocol):

@@ -86,6 +86,8 @@ class _TextsDumper(_ColumnDumper):
 
     def pack(self, values: list[object]) -> bytes:
         packed = {value: self._one(value) for value in set(values)}  # kinds, pools, outcomes: few of them are distinct
+        if len(packed) == 1:
+            return packed[values[0]] * len(values)
         return b"".join([packed[value] for value in values])
 
     @staticmethod

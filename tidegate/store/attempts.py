@@ -10,6 +10,7 @@ from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import Cause, State
+from tidegate.domain.statistics import Tally
 from tidegate.domain.triggers import collects
 from tidegate.ports.engine import AttemptEnd, OpenAttempt, Started
 from tidegate.ports.launching import Launch
@@ -21,7 +22,7 @@ from tidegate.store.definitions import Definitions
 from tidegate.store.holdings import Released, split
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
-from tidegate.store.stats import Tally, add_stats
+from tidegate.store.stats import add_stats
 from tidegate.store.transactions import FencedTx, ascending, by_partition, columns
 
 Q = load("attempts")

@@ -50,7 +50,7 @@ def decode_program(text: str) -> ProgramSpec:
 
 def to_json(value: object) -> str | None:
     """The text of a jsonb parameter; None stays null."""
-    return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain)
+    return None if value is None else _ENCODER.encode(value)
 
 
 def _plain(value: object) -> Any:
@@ -69,6 +69,9 @@ def _plain(value: object) -> Any:
             return value
         case _:
             raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_plain)
 
 
 @cache

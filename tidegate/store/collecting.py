@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.domain import deadlines
-from tidegate.domain.collected import Advance, Evidence, Need
+from tidegate.domain.collected import Advance, Need
 from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
-from tidegate.domain.instants import MINUTE, Instant
+from tidegate.domain.instants import Instant
+from tidegate.domain.progress import PUT_OFF
 from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
@@ -33,8 +35,6 @@ Q = load("collecting")
 MOST_AT_ONCE = 1000
 """Schedules that one claim of the inbox hands out: an event that reaches a hundred thousand must not become one
 transaction of many seconds."""
-PUT_OFF = MINUTE
-"""When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
 
 @dataclass(slots=True)
@@ -86,55 +86,47 @@ class CollectingTx(PublishingTx):
 
     async def _fire(self, results: Sequence[Collected], now: Instant) -> None:
         await self.ready_for(now, [now])
-        joined = await self._there(results)
+        survivors, ticked = await self._survivors(results), await self._ticked(results)
         runs: dict[RunKey, _Run] = {}
-        survivors: dict[int, RunKey] = {}
         fresh: dict[int, list[_Run]] = {}
         for result in results:
             tree = self.trees[result.collecting.schedule_id]
             spec = tree.revision.spec
-            merges = spec.waiting.runs is Waiting.MERGE
             readings = [place.reading for place in tree.places if place.reading is not None]
             for fire in result.advance.fires:
                 evidence = document(spec.trigger, fire, readings)
                 readings = list(after(readings, fire))
-                key = joined.get((tree.id, fire.at if _is_tick(result, fire) else None, result.into))
-                if key is None and (merges or _is_tick(result, fire)):
-                    key = survivors.get(tree.id) or joined.get((tree.id, None, None))
+                own = ticked.get((tree.id, fire.at)) if result.is_tick(fire) else None
+                key = joined(spec.waiting, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
                 if key is None:
                     run = _Run(RunKey(now, tree.id, 0), evidence, fire.fire_time, spec.priority, tree, new=True)
                     fresh.setdefault(tree.id, []).append(run)
-                    if merges:  # further fires of this pass join it
+                    if spec.waiting.runs is Waiting.MERGE:  # further fires of this pass join it
                         survivors[tree.id] = run.key
                         runs[run.key] = run
                     continue
                 run = runs.setdefault(key, _Run(key, None, None, spec.priority, tree))
                 run.evidence = united(run.evidence, evidence)
-                run.fire_time = max((at for at in (run.fire_time, fire.fire_time) if at is not None), default=None)
+                run.fire_time = fire.fire_time if run.fire_time is None else run.fire_time
             self._pass(tree, readings)
         await self._grow([run for run in runs.values() if not run.new], now)
         await self._add(fresh, now)
 
-    async def _there(self, results: Sequence[Collected]) -> dict[tuple[int, Instant | None, RunKey | None], RunKey]:
-        """Runs that fires join: (schedule, tick, into) -> run. (schedule, None, None) is the one that merges."""
-        found: dict[tuple[int, Instant | None, RunKey | None], RunKey] = {}
-        merging: list[int] = []
-        ticks: list[RunKey] = []
-        for result in results:
-            schedule = result.collecting.schedule_id
-            if result.into is not None:
-                found[schedule, None, result.into] = result.into
-            elif self.trees[schedule].revision.spec.waiting.runs is Waiting.MERGE:
-                merging.append(schedule)
-            ticks += [RunKey(at, schedule, 0) for at in result.ticks]
-        if merging:
-            rows = await self.fetch(Q.survivors, schedules=Ints(sorted(set(merging))))
-            found.update({(row[1], None, None): RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows})
-        if ticks:
-            for slot, schedule, order, _, _, into in await self.fetch(Q.evidence, **columns(ticks)._asdict()):
-                key = RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
-                found[schedule, slot, None] = key
-        return found
+    async def _survivors(self, results: Sequence[Collected]) -> dict[int, RunKey]:
+        """Of each schedule whose runs merge the one that waits, locked."""
+        ids = [one.collecting.schedule_id for one in results if one.into is None]
+        merging = {one for one in ids if self.trees[one].revision.spec.waiting.runs is Waiting.MERGE}
+        rows = await self.fetch(Q.survivors, schedules=Ints(sorted(merging))) if merging else []
+        return {row[1]: RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows}
+
+    async def _ticked(self, results: Sequence[Collected]) -> dict[tuple[int, Instant], RunKey]:
+        """(schedule, tick) -> the clock's own run, or the one that it joined."""
+        ticks = [RunKey(at, one.collecting.schedule_id, 0) for one in results for at in one.ticks]
+        rows = await self.fetch(Q.evidence, **columns(ticks)._asdict()) if ticks else []
+        return {
+            (schedule, slot): RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
+            for slot, schedule, order, _, _, into in rows
+        }
 
     def _pass(self, tree: Tree, readings: Sequence[Reading]) -> None:
         """What fires consumed is behind it."""
@@ -228,10 +220,6 @@ class CollectingTx(PublishingTx):
         await set_aside(self, schedule, error, now)
 
 
-def _is_tick(result: Collected, fire: Evidence) -> bool:
-    return fire.pos is None and fire.at in result.ticks
-
-
 async def write_places(tx: PublishingTx, places: Sequence[tuple[Place, Advance]]) -> None:
     """How far subscriptions have read, and what they need next. A need that became smaller puts its topic into the
     inbox: somebody who claimed an entry meanwhile looked at the larger one."""
@@ -243,16 +231,11 @@ async def write_places(tx: PublishingTx, places: Sequence[tuple[Place, Advance]]
         reading = place.reading
         assert reading is not None
         end = place.n
-        need = advance.needs.get(place.subscription, Need())
+        marks = advance.needs.get(place.subscription, Need()).beyond(end, place.rows, place.bytes)
         tally = advance.progress.tallies.get(place.node)
-        wanted = (
-            None if need.n is None else end + need.n,
-            None if need.rows is None else place.rows + need.rows,
-            None if need.bytes is None else place.bytes + need.bytes,
-        )
         base = reading.base if tally is not None and tally.amount.n else end
-        rows.append((place.schedule, place.node, place.key, base, end, place.rows, place.bytes, _day(place), *wanted))
-        if any(new is not None and (old is None or new < old) for old, new in zip(place.needs, wanted, strict=True)):
+        rows.append((place.schedule, place.node, place.key, base, end, place.rows, place.bytes, _day(place), *marks))
+        if marks.nearer_than(place.needs):
             noticed.append(place.key)
     schedules, nodes, keys, bases, seens, seen_rows, seen_bytes, days, needs, need_rows, need_bytes = zip(
         *rows, strict=True
@@ -287,7 +270,12 @@ async def set_aside(tx: PublishingTx, schedule: ScheduleId, error: str, now: Ins
         _, node, key, _, seen = row[:5]
         ranges += [(node, key, low, high) for low, high in (*(row[11] or ()), (seen, row[15])) if high > low]
         keys.add(key)
-    count = sum(high - low for _, _, low, high in ranges)
+    [(count,)] = await tx.fetch(
+        Q.count_ranges,
+        keys=Ints(key for _, key, _, _ in ranges),
+        lows=Ints(low for _, _, low, _ in ranges),
+        highs=Ints(high for *_, high in ranges),
+    )
     await tx.session.send(
         Q.set_aside, schedule=schedule, error=error, now=now, count=count, ranges=to_json([list(one) for one in ranges])
     )

@@ -37,6 +37,7 @@ import psycopg
 from tidegate.domain.errors import Refused, TidegateError, Unavailable
 from tidegate.store import binaries as wheel
 from tidegate.store import guardian
+from tidegate.store.home import held
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,14 @@ def address_of(home: Path) -> str:
     directory = home.expanduser().absolute() / "pg"
     port, password = ((directory / name).read_text().strip() for name in ("port", "password"))
     return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+
+
+def running_url(home: Path) -> str | None:
+    """The same while a Tidegate holds the home; None when none does, or it uses another database."""
+    try:
+        return address_of(home) if held(home) else None
+    except FileNotFoundError:
+        return None
 
 
 class Shutdown(Enum):

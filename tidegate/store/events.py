@@ -10,11 +10,10 @@ whose answer was lost is repeated under the publisher's ids and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.domain.collected import Amount
 from tidegate.domain.events import amount_of, digest, run_payload
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
@@ -34,17 +33,13 @@ _TOGETHER = 200
 
 @dataclass(slots=True)
 class _Topic:
+    """A topic that is locked, with its totals."""
+
     id: int
     n: int
     rows: int
     bytes: int
     last_at: Instant
-
-    def take(self, amount: Amount, now: Instant) -> None:
-        self.n += 1
-        self.rows += amount.rows
-        self.bytes += amount.bytes
-        self.last_at = max(now, self.last_at)
 
 
 class PublishingTx(Tx):
@@ -104,13 +99,8 @@ class PublishingTx(Tx):
         """Write them; their positions in the log."""
         if not events:
             return []
-        payloads = [to_json(one.payload) or "{}" for one in events]
-        reached = await self._reached(events, payloads)
-        topics: dict[int, _Topic] = {}
-        if reached:
-            ids = sorted({topic for found in reached.values() for topic in found})
-            topics = {row[0]: _Topic(*row) for row in await self.fetch(Q.lock_topics, ids=Ints(ids))}
-        written = await self.fetch(
+        payloads = [str(to_json(one.payload)) if one.payload else "{}" for one in events]
+        appended = await self.session.send(
             Q.append.at(partition_name("event", day_of(now))),
             types=Texts(one.type for one in events),
             keys=Texts(one.key for one in events),
@@ -121,19 +111,10 @@ class PublishingTx(Tx):
             now=now,
             day=day_of(now),
         )
-        arrivals = []
-        for place in sorted(reached):
-            amount = amount_of(events[place].type, events[place].payload)
-            for number in reached[place]:
-                topic = topics[number]
-                topic.take(amount, now)
-                pos, order = written[place]
-                arrivals.append(
-                    (day_of(topic.last_at), number, topic.n, order, topic.last_at, amount.rows, amount.bytes)
-                    + (topic.rows, topic.bytes, pos)
-                )
-        if arrivals:
-            await self._arrive(arrivals, list(topics.values()), now)
+        reached = await self._reached(events, payloads)
+        written = await appended.fetchall()
+        if reached:
+            await self._arrive(events, reached, written, now)
         placed = [(one, row[0]) for one, row in zip(events, written, strict=True) if one.id is not None]
         if placed:
             await self.session.send(
@@ -170,31 +151,55 @@ class PublishingTx(Tx):
                 found.setdefault(place, []).append(topic)
         return found
 
-    async def _arrive(self, arrivals: Sequence[tuple[int, ...]], topics: Sequence[_Topic], now: Instant) -> None:
-        days, keys, numbers, orders, ats, rows, sizes, sum_rows, sum_bytes, positions = zip(*arrivals, strict=True)
+    async def _arrive(
+        self,
+        events: Sequence[NewEvent],
+        reached: Mapping[int, Sequence[int]],
+        written: Sequence[Row],
+        now: Instant,
+    ) -> None:
+        """Number what was written in the topics that it reaches, from here on locked."""
+        ids = sorted({topic for found in reached.values() for topic in found})
+        locked = await self.session.send(Q.lock_topics, ids=Ints(ids))
+        drawn = await self.fetch(Q.orders, count=len(reached))
+        topics = {
+            id: _Topic(id, n, rows, bytes, max(now, last_at)) for id, n, rows, bytes, last_at in await locked.fetchall()
+        }
+        arrivals = []
+        for place, (order,) in zip(sorted(reached), drawn, strict=True):
+            amount = amount_of(events[place].type, events[place].payload)
+            rows, size = amount.rows, amount.bytes
+            (pos,) = written[place]
+            for number in reached[place]:
+                topic = topics[number]
+                topic.n += 1
+                topic.rows += rows
+                topic.bytes += size
+                arrivals.append((number, topic.n, order, topic.last_at, rows, size, topic.rows, topic.bytes, pos))
+        keys, numbers, orders, ats, amounts, sizes, sum_rows, sum_bytes, positions = zip(*arrivals, strict=True)
         await self.session.send(
             Q.arrive,
-            days=Ints(days),
             keys=Ints(keys),
             numbers=Ints(numbers),
             orders=Ints(orders),
             ats=Ints(ats),
-            rows=Ints(rows),
+            rows=Ints(amounts),
             bytes=Ints(sizes),
             sum_rows=Ints(sum_rows),
             sum_bytes=Ints(sum_bytes),
             positions=Ints(positions),
             day=day_of(now),
         )
+        totals = topics.values()
         await self.session.send(
             Q.total,
-            ids=Ints(one.id for one in topics),
-            numbers=Ints(one.n for one in topics),
-            rows=Ints(one.rows for one in topics),
-            bytes=Ints(one.bytes for one in topics),
-            ats=Ints(one.last_at for one in topics),
+            ids=Ints(topics),
+            numbers=Ints([one.n for one in totals]),
+            rows=Ints([one.rows for one in totals]),
+            bytes=Ints([one.bytes for one in totals]),
+            ats=Ints([one.last_at for one in totals]),
         )
-        await self.notice(one.id for one in topics)
+        await self.notice(topics)
 
     async def notice(self, topics: Iterable[int]) -> None:
         """Put topics into the inbox."""

@@ -77,6 +77,21 @@ def acquire(home: Path) -> HomeLock:
     return HomeLock(home, handle)
 
 
+def held(home: Path) -> bool:
+    """Whether some process has the home at this moment. Makes and changes nothing."""
+    try:
+        handle = os.open(home.expanduser().absolute() / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _check_version(home: Path) -> None:
     file = home / "version"
     try:

@@ -7,16 +7,16 @@ of arrivals. All of it is read up to one snapshot of the topics' totals: what is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Facts, Subscription, Topic
+from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Facts, Marks, Subscription, Topic
 from tidegate.domain.evidence import Reading
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
-from tidegate.domain.looking import subscriptions
-from tidegate.domain.schedules import CatchUpPolicy, Mode, Revision
+from tidegate.domain.looking import canonical, subscriptions
+from tidegate.domain.progress import COLLECTING, ticks_from
+from tidegate.domain.schedules import Mode, Revision
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import Custom, Partition
 from tidegate.ports.collecting import Collecting
@@ -28,9 +28,9 @@ from tidegate.store.progress_codec import decode_progress
 from tidegate.store.sql import load
 
 Q = load("collecting")
-COLLECTING = (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
-"""Modes in which a schedule collects."""
 _END = 1 << 62
+_ONE = Amount(n=1)
+_NOTHING: Mapping[str, object] = {}
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Place:
     seen_rows: int
     seen_bytes: int
     day: int
-    needs: tuple[int | None, int | None, int | None]
+    needs: Marks
     again: Sequence[tuple[int, int]]
     topic: Topic
     n: int
@@ -56,13 +56,6 @@ class Place:
     singles: list[Row] = field(default_factory=list)
     bulk: int = 0
     reading: Reading | None = None
-
-
-def canonical(match: object) -> str | None:
-    """A topic's match as the algebra writes it."""
-    if match is None:
-        return None
-    return json.dumps(match, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -105,7 +98,6 @@ async def read_trees(
             continue
         _, enabled_at, doc, last_start, last_end, busy = progress[schedule]
         revision = revisions[schedule, rev]
-        catch_up = revision.spec.catch_up
         collecting = Collecting(
             schedule_id=ScheduleId(schedule),
             name="/".join(names[schedule]),
@@ -119,7 +111,7 @@ async def read_trees(
                 last_start=last_start,
                 busy=busy,
                 last_end=last_end,
-                ticks_from=now - catch_up.grace if catch_up.policy is CatchUpPolicy.NONE else None,
+                ticks_from=ticks_from(revision.spec.catch_up, now),
             ),
             clock_due=clock_due,
         )
@@ -138,14 +130,14 @@ async def _places(
         if schedule not in known:
             trigger = revisions[schedule, newest[schedule]].spec.trigger
             known[schedule] = {(one.node, one.topic): one for one in subscriptions(trigger)}
-        topic = Topic(row[12], row[13], canonical(row[14]))
+        topic = Topic(row[12], row[13], None if row[14] is None else canonical(row[14]))
         subscription = known[schedule].get((node, topic))
         if subscription is None:
             continue
         again = [(low, high) for low, high in row[11] or ()]
         found.setdefault(schedule, []).append(
             Place(
-                schedule, node, row[2], row[3], row[4], row[5], row[6], row[7], (row[8], row[9], row[10]), again,
+                schedule, node, row[2], row[3], row[4], row[5], row[6], row[7], Marks(*row[8:11]), again,
                 topic, row[15], row[16], row[17], row[18], subscription,
             )
         )  # fmt: skip
@@ -298,16 +290,16 @@ def _in_order(
     at_of: dict[int, Instant] = {}
     at = 0
     for pos, ones in sorted(by_pos.items()):
-        row = ones[0][1]
-        at = max(at, *[one[2] for _, one in ones])
+        for _, row in ones:
+            at = max(at, row[2])
         at_of[pos] = at
         found.append(
             Arrival(
                 pos=pos,
                 at=at,
-                subscriptions=tuple(place.subscription for place, _ in ones),
-                amount=Amount(n=1, rows=row[3], bytes=row[4]),
-                payload=payloads.get((row[7], row[8]), {}),
+                subscriptions=tuple([place.subscription for place, _ in ones]),
+                amount=Amount(n=1, rows=row[3], bytes=row[4]) if row[3] or row[4] else _ONE,
+                payload=payloads.get((row[7], row[8]), _NOTHING) if payloads else _NOTHING,
             )
         )
     return found, at_of

@@ -7,15 +7,14 @@ from tidegate.domain.evidence import datasets
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.looking import subscriptions
-from tidegate.domain.progress import begin
-from tidegate.domain.schedules import CatchUpPolicy, Mode, ScheduleSpec
+from tidegate.domain.progress import COLLECTING, begin, ticks_from
+from tidegate.domain.schedules import Mode, ScheduleSpec
 from tidegate.domain.triggers import Elapsed, Since, collects, nodes
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import decode_schedule, to_json
 from tidegate.store.collecting import CollectingTx
 from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import encode_progress
-from tidegate.store.reading import COLLECTING
 from tidegate.store.sql import load
 
 Q = load("collecting")
@@ -53,21 +52,13 @@ class SubscribingTx(CollectingTx):
             await self.session.send(Q.make_topics, **said)
             found = {row[0] - 1: row[1:] for row in await self.session.rows(Q.find_topics, **said)}
         place = {topic: found[index] for index, topic in enumerate(topics)}
-        none = spec.catch_up.policy is CatchUpPolicy.NONE
-        facts = Facts(
-            enabled_at=now, last_start=None, busy=busy, ticks_from=now - spec.catch_up.grace if none else None
-        )
+        facts = Facts(enabled_at=now, last_start=None, busy=busy, ticks_from=ticks_from(spec.catch_up, now))
         first = begin(trigger, facts)
         rows = []
         for one in wanted:
             key, n, total_rows, total_bytes = place[one.topic]
-            need = first.needs.get(one, Need())
-            needs = (
-                None if need.n is None else n + need.n,
-                None if need.rows is None else total_rows + need.rows,
-                None if need.bytes is None else total_bytes + need.bytes,
-            )
-            rows.append((one.node, key, n, total_rows, total_bytes, *needs))
+            marks = first.needs.get(one, Need()).beyond(n, total_rows, total_bytes)
+            rows.append((one.node, key, n, total_rows, total_bytes, *marks))
         if rows:
             columns = list(zip(*rows, strict=True))
             await self.session.send(
@@ -121,8 +112,7 @@ class SubscribingTx(CollectingTx):
         schedule, ranges = row
         await self.session.row(Q.newest, schedule=schedule)  # its clock: nobody reads its places meanwhile
         for node, key, low, high in ranges:
-            again = await self.session.row(
-                Q.read_again, schedule=schedule, node=node, key=key, ranges=to_json([[low, high]])
-            )
-            if again is not None:  # a tree that has another shape by now takes what it still listens to
-                await self.notice([key])
+            # a tree that has another shape by now takes what it still listens to
+            await self.session.send(Q.read_again, schedule=schedule, node=node, key=key, ranges=to_json([[low, high]]))
+        await self.session.send(Q.look_at, schedule=schedule)
+        self.tell("events")

@@ -44,7 +44,6 @@ def _tree(history: History, tree: TreeFact) -> Iterator[Violation]:
 
 def _sleeps(tree: TreeFact, node: int, row: SubscriptionRow, needs: tuple[int | None, ...]) -> Iterator[Violation]:
     seen = (row.seen, row.seen_rows, row.seen_bytes)
-    have = (row.need, row.need_rows, row.need_bytes)
-    for need, before, stored in zip(needs, seen, have, strict=True):
+    for need, before, stored in zip(needs, seen, row.marks, strict=True):
         if need is not None and (stored is None or stored > before + need):
             yield Violation(LAW, f"{tree.name}, leaf {node}: it is woken at {stored}, and needs {before + need}")

@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Evidence, Facts, Need, Subscription, Topic
+from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Evidence, Facts, Marks, Need, Subscription, Topic
 from tidegate.domain.events import DATASET_UPDATED
 from tidegate.domain.evidence import Owed, Reading, after, datasets, document, united
-from tidegate.domain.ids import RunKey, ScheduleId
-from tidegate.domain.instants import MINUTE, Instant
+from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
+from tidegate.domain.instants import Instant
 from tidegate.domain.looking import subscriptions
-from tidegate.domain.progress import begin
+from tidegate.domain.progress import COLLECTING, PUT_OFF, begin, ticks_from
 from tidegate.domain.runs import Cause
-from tidegate.domain.schedules import CatchUpPolicy, Mode, Waiting
+from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import collects
+from tidegate.domain.waiting import joined
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.event_rows import (
@@ -28,13 +29,8 @@ from tidegate.sim.memory.event_rows import (
     SetAsideRow,
     SubscriptionRow,
 )
-from tidegate.sim.memory.rows import RunRow, ScheduleRow
+from tidegate.sim.memory.rows import ScheduleRow
 from tidegate.sim.memory.waiting import WaitingTransaction
-
-COLLECTING = (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
-"""Modes in which a schedule collects."""
-PUT_OFF = MINUTE
-"""When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
 Get = Callable[[Any, Any], Any]
 
@@ -117,41 +113,49 @@ class CollectingTransaction(WaitingTransaction):
         data, schedule = self.data, result.collecting.schedule_id
         spec = result.collecting.revision.spec
         evidence = document(spec.trigger, fire, [one.reading for one in self.readings[schedule]])
-        run: RunRow | None = None
-        if result.into is not None:
-            run = self.get(data.run, result.into)
-        elif fire.pos is None and fire.at in result.ticks:
-            run = self.get(data.run, RunKey(fire.at, schedule, 0))
-            if run is not None and run.merged_into is not None:
-                run = await self.survivor(schedule)
-        elif spec.waiting.runs is Waiting.MERGE:
-            run = await self.survivor(schedule)
-        if run is None or not run.live:
-            run = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
-            await self.make_room(run, spec, now)
-        own = self.edit(data.run, run.key)
-        own.evidence = united(own.evidence, evidence)
-        own.priority = max(own.priority, spec.priority)
+        merging = spec.waiting.runs is Waiting.MERGE and result.into is None
+        survivor = await self.survivor(schedule) if merging else None
+        key = joined(
+            spec.waiting,
+            claimed=result.into,
+            ticked=self._ticked(result, fire),
+            survivor=survivor.key if survivor is not None else None,
+        )
+        if key is None:
+            made = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
+            await self.make_room(made, spec, now)
+            key = made.key
+        run = self.edit(data.run, key)
+        run.evidence = united(run.evidence, evidence)
+        run.fire_time = fire.fire_time if run.fire_time is None else run.fire_time
+        run.priority = max(run.priority, spec.priority)
+
+    def _ticked(self, result: Collected, fire: Evidence) -> RunKey | None:
+        """The clock's own run of this instant, or the one that it joined."""
+        if not result.is_tick(fire):
+            return None
+        own = self.get(self.data.run, RunKey(fire.at, result.collecting.schedule_id, 0))
+        if own is None or own.merged_into is None:
+            return None if own is None else own.key
+        return parse_run_id(own.merged_into)
 
     def _write(self, result: Collected) -> None:
         """Progress, deadlines, and how far subscriptions have been read."""
         data, schedule, advance = self.data, result.collecting.schedule_id, result.advance
         for place in self.readings[schedule]:
             subscription, end = place.reading.subscription, place.reading.end
-            need = advance.needs.get(subscription, Need())
+            marks = advance.needs.get(subscription, Need()).beyond(end, place.rows, place.bytes)
             tally = advance.progress.tallies.get(subscription.node)
             new = place.row._replace(
                 base=place.reading.base if tally is not None and tally.amount.n else end,
                 seen=end,
                 seen_rows=place.rows,
                 seen_bytes=place.bytes,
-                need=None if need.n is None else end + need.n,
-                need_rows=None if need.rows is None else place.rows + need.rows,
-                need_bytes=None if need.bytes is None else place.bytes + need.bytes,
+                marks=marks,
                 again=(),
             )
             self.put(data.subscription, new.place, new)
-            if _smaller(place.row, new):
+            if marks.nearer_than(place.row.marks):
                 self.notice(place.reading.key_id)
         self.edit(data.progress, schedule).progress = advance.progress
         self.set_deadlines(schedule, advance.deadlines)
@@ -170,16 +174,19 @@ class CollectingTransaction(WaitingTransaction):
                 ]
             moved = row._replace(
                 base=topic.n, seen=topic.n, seen_rows=topic.rows, seen_bytes=topic.bytes,
-                need=topic.n + 1, need_rows=None, need_bytes=None, again=(),
+                marks=Marks(topic.n + 1, None, None), again=(),
             )  # fmt: skip
             self.put(data.subscription, key, moved)
             self.notice(key[2])
         if self.get(data.progress, schedule) is not None:
             self.set_deadlines(schedule, _put_off(self.get(data.deadline, schedule), now))
-        known = any(one.schedule_id == schedule and one.error == error for _, one in self.scan(data.set_aside))
-        if ranges or not known:
+        count = len({data.arrivals[topic][n].pos for _, topic, low, high in ranges for n in range(low, high)})
+        known = any(
+            one.schedule_id == schedule and one.error == error and not one.replayed
+            for _, one in self.scan(data.set_aside)
+        )
+        if count or not known:
             data.set_aside_ids += 1
-            count = len({data.arrivals[topic][n].pos for _, topic, low, high in ranges for n in range(low, high)})
             fresh = SetAsideRow(data.set_aside_ids, schedule, error, now, count, tuple(ranges))
             self.put(data.set_aside, fresh.id, fresh)
 
@@ -209,22 +216,20 @@ class CollectingTransaction(WaitingTransaction):
     def _subscribe(self, row: ScheduleRow, now: Instant) -> dict[tuple[int, int], int]:
         data, trigger = self.data, row.newest.revision.spec.trigger
         facts = Facts(
-            enabled_at=now, last_start=None, busy=is_busy(data, self.get, row.id), ticks_from=_ticks_from(row, now)
+            enabled_at=now,
+            last_start=None,
+            busy=is_busy(data, self.get, row.id),
+            ticks_from=ticks_from(row.newest.revision.spec.catch_up, now),
         )
         first = begin(trigger, facts)
         bases: dict[tuple[int, int], int] = {}
         for subscription in subscriptions(trigger):
             number = data.topic_of(subscription.topic)
             topic = data.topic.rows[number]
-            need = first.needs.get(subscription, Need())
+            marks = first.needs.get(subscription, Need()).beyond(topic.n, topic.rows, topic.bytes)
             place = (row.id, subscription.node, number)
             bases[place[1:]] = topic.n
-            fresh = SubscriptionRow(
-                place, topic.n, topic.n, topic.rows, topic.bytes,
-                None if need.n is None else topic.n + need.n,
-                None if need.rows is None else topic.rows + need.rows,
-                None if need.bytes is None else topic.bytes + need.bytes,
-            )  # fmt: skip
+            fresh = SubscriptionRow(place, topic.n, topic.n, topic.rows, topic.bytes, marks)
             self.put(data.subscription, place, fresh)
             self.notice(number)
         for dataset in datasets(trigger):
@@ -267,16 +272,6 @@ def is_collecting(row: ScheduleRow) -> bool:
 def is_busy(data: Data, get: Get, schedule: int) -> bool:
     """Whether a run of it waits or works."""
     return any((run := get(data.run, key)) is not None and run.live for key in data.live_of.get(schedule, ()))
-
-
-def _ticks_from(row: ScheduleRow, now: Instant) -> Instant | None:
-    catch_up = row.newest.revision.spec.catch_up
-    return now - catch_up.grace if catch_up.policy is CatchUpPolicy.NONE else None
-
-
-def _smaller(old: SubscriptionRow, new: SubscriptionRow) -> bool:
-    pairs = ((old.need, new.need), (old.need_rows, new.need_rows), (old.need_bytes, new.need_bytes))
-    return any(now is not None and (was is None or now < was) for was, now in pairs)
 
 
 def _put_off(row: DeadlineRow | None, now: Instant) -> list[Deadline]:
@@ -342,7 +337,7 @@ def read_collecting(
             last_start=progress.last_start,
             last_end=progress.last_end,
             busy=is_busy(data, get, schedule),
-            ticks_from=_ticks_from(row, now),
+            ticks_from=ticks_from(row.newest.revision.spec.catch_up, now),
         ),
         clock_due=clock.next_due,
     )
@@ -354,9 +349,9 @@ def _crossing(data: Data, row: SubscriptionRow, due: Instant | None) -> int:
     log = data.arrivals[row.place[2]]
     places = []
     for need, key in (
-        (row.need, lambda one: one.n),
-        (row.need_rows, lambda one: one.rows),
-        (row.need_bytes, lambda one: one.bytes),
+        (row.marks.n, lambda one: one.n),
+        (row.marks.rows, lambda one: one.rows),
+        (row.marks.bytes, lambda one: one.bytes),
     ):
         if need is not None:
             places.append(bisect_left(log, need, lo=row.seen, key=key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidegate.domain.collected import Amount, Deadline, Progress, Topic
+from tidegate.domain.collected import Amount, Deadline, Marks, Progress, Topic
 from tidegate.domain.evidence import Reading
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
@@ -36,7 +36,7 @@ class ArrivalRow(NamedTuple):
 
 
 class SubscriptionRow(NamedTuple):
-    """One leaf's place in one topic. Needs are totals of the topic; None: no amount of that measure matters.
+    """One leaf's place in one topic.
 
     `again`: ranges (from, to] that are to be read once more, since somebody replays what was set aside.
     """
@@ -46,19 +46,13 @@ class SubscriptionRow(NamedTuple):
     seen: int
     seen_rows: int
     seen_bytes: int
-    need: int | None
-    need_rows: int | None
-    need_bytes: int | None
+    marks: Marks
     again: tuple[tuple[int, int], ...] = ()
 
     def reached(self, topic: TopicRow) -> bool:
         return bool(self.again) or any(
-            need is not None and have >= need
-            for need, have in (
-                (self.need, topic.n),
-                (self.need_rows, topic.rows),
-                (self.need_bytes, topic.bytes),
-            )
+            mark is not None and have >= mark
+            for mark, have in zip(self.marks, (topic.n, topic.rows, topic.bytes), strict=True)
         )
 
 

@@ -15,6 +15,7 @@ from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
+from tidegate.domain.statistics import Tally
 from tidegate.ports.control import Metadata
 from tidegate.ports.lake import Cursor
 
@@ -226,6 +227,26 @@ class StatsRow:
     total_duration: Duration = 0
     consecutive_failures: int = 0
     consecutive_crashes: int = 0
+
+    def add(self, more: Tally) -> None:
+        """As `add_stats` in store/queries/attempts.sql."""
+        self.last_start = _later(self.last_start, more.last_start)
+        self.last_finish = _later(self.last_finish, more.last_finish)
+        self.last_success = _later(self.last_success, more.last_success)
+        if more.last_run_success is not None:
+            self.last_run_success = more.last_run_success
+        self.total_runs += more.runs
+        self.total_successes += more.successes
+        self.total_failures += more.failures
+        self.total_crashes += more.crashes
+        self.total_timeouts += more.timeouts
+        self.total_duration += more.duration
+        self.consecutive_failures = more.failing + (0 if more.broken else self.consecutive_failures)
+        self.consecutive_crashes = more.crashing + (0 if more.broken else self.consecutive_crashes)
+
+
+def _later(one: Instant | None, other: Instant | None) -> Instant | None:
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

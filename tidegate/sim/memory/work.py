@@ -9,11 +9,12 @@ from tidegate.domain.ids import AttemptKey
 from tidegate.domain.instants import Instant
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
+from tidegate.domain.statistics import Tally
 from tidegate.ports.engine import AttemptEnd, OpenAttempt, Started
 from tidegate.ports.launching import Launch
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction
-from tidegate.sim.memory.rows import AttemptRow, PoolRow, RunRow, StatsRow
+from tidegate.sim.memory.rows import AttemptRow, PoolRow, RunRow
 
 
 class WorkerTransaction(EngineTransaction):
@@ -138,7 +139,9 @@ class WorkerTransaction(EngineTransaction):
             if run.started_at is None:
                 run.started_at = attempt.created_at
                 self.tell(now, "run.started", run.key)
-            tally(stats, end.outcome, attempt.started_at or attempt.created_at, finished_at)
+            tally = Tally()
+            tally.attempt(end.outcome, attempt.started_at or attempt.created_at, finished_at)
+            stats.add(tally)
         then = end.then
         match then:
             case RetryAt():
@@ -245,29 +248,3 @@ def open_attempt(data: Data, run: RunRow, attempt: AttemptRow) -> OpenAttempt:
         started_at=attempt.started_at,
         instance_id=attempt.instance_id,
     )
-
-
-def tally(stats: StatsRow, outcome: str, started: Instant, finished: Instant) -> None:
-    """Count an attempt in which the program ran."""
-    stats.last_start = max(stats.last_start or 0, started)
-    stats.last_finish = max(stats.last_finish or 0, finished)
-    stats.total_duration += finished - started
-    if outcome != "lost":
-        stats.last_run_success = outcome == "succeeded"
-    match outcome:
-        case "succeeded":
-            stats.total_successes += 1
-            stats.last_success = max(stats.last_success or 0, finished)
-            stats.consecutive_failures = stats.consecutive_crashes = 0
-        case "crashed":
-            stats.total_crashes += 1
-            stats.consecutive_crashes += 1
-            stats.consecutive_failures += 1
-        case "timed_out":
-            stats.total_timeouts += 1
-            stats.consecutive_failures += 1
-        case "failed":
-            stats.total_failures += 1
-            stats.consecutive_failures += 1
-        case _:
-            pass

@@ -13,7 +13,6 @@ ALTER TABLE event
     ADD COLUMN time instant,                -- the publisher's
     ADD COLUMN source text,
     ADD COLUMN source_id text;              -- the publisher's id, unique in `source`
-CREATE INDEX event_of_key ON event (key, type, pos DESC) WHERE key IS NOT NULL;
 
 ALTER TABLE clock ADD COLUMN collects boolean NOT NULL DEFAULT false;  -- a tree is collecting for it (progress)
 
@@ -87,11 +86,9 @@ CREATE TABLE subscription (
     again       jsonb,
     PRIMARY KEY (schedule_id, node, key_id)
 ) WITH (fillfactor = 70);
-CREATE INDEX subscription_need ON subscription (key_id, need) WHERE need IS NOT NULL;
+CREATE INDEX subscription_need ON subscription (key_id, need);
 CREATE INDEX subscription_need_rows ON subscription (key_id, need_rows) WHERE need_rows IS NOT NULL;
 CREATE INDEX subscription_need_bytes ON subscription (key_id, need_bytes) WHERE need_bytes IS NOT NULL;
-CREATE INDEX subscription_again ON subscription (key_id) WHERE again IS NOT NULL;
-CREATE INDEX subscription_key ON subscription (key_id);
 
 CREATE TABLE progress (
     schedule_id bigint PRIMARY KEY,

@@ -62,33 +62,36 @@ LEFT JOIN LATERAL (
     WHERE a.key_id = d.key_id AND a.n = d.last AND a.day >= d.day LIMIT 1
 ) l ON true;
 
--- claim_inbox: take entries of the inbox; the schedules that have something to look at. When these are many, the
--- entries are put back for the rest.
+-- claim_inbox: take entries of the inbox; the schedules that have something to look at. Of many the rest is put back, by
+-- name, so that each is found only once. (Lookups are lateral: joined, a plan without statistics walks over all topics.
+-- Only new data has rows and bytes: other topics are not even looked up by them.)
 WITH claimed AS MATERIALIZED (
-    DELETE FROM event_inbox WHERE pos IN (
+    DELETE FROM event_inbox WHERE pos = ANY (ARRAY(
         SELECT pos FROM event_inbox ORDER BY pos LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-    )
+    ))
     RETURNING key_ids, schedule_id
 ), news AS MATERIALIZED (
-    SELECT k.id, k.n, k.rows, k.bytes
-    FROM (SELECT DISTINCT unnest(key_ids) AS key_id FROM claimed) AS c JOIN event_key k ON k.id = c.key_id
+    SELECT k.*
+    FROM (SELECT DISTINCT unnest(key_ids) AS key_id FROM claimed) AS c
+    CROSS JOIN LATERAL (SELECT id, type, n, rows, bytes FROM event_key WHERE id = c.key_id LIMIT 1) AS k
 ), reached AS MATERIALIZED (
     SELECT schedule_id FROM claimed WHERE schedule_id IS NOT NULL
     UNION
-    SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.need <= k.n
-    UNION
-    SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.need_rows <= k.rows
-    UNION
-    SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.need_bytes <= k.bytes
-    UNION
-    SELECT u.schedule_id FROM news k JOIN subscription u ON u.key_id = k.id AND u.again IS NOT NULL
+    SELECT u.schedule_id FROM news k
+    CROSS JOIN LATERAL (
+        SELECT schedule_id FROM subscription WHERE key_id = k.id AND need <= k.n
+        UNION ALL
+        SELECT schedule_id FROM subscription
+        WHERE k.type = 'dataset.updated' AND key_id = k.id AND need_rows <= k.rows
+        UNION ALL
+        SELECT schedule_id FROM subscription
+        WHERE k.type = 'dataset.updated' AND key_id = k.id AND need_bytes <= k.bytes
+    ) AS u
 ), taken AS MATERIALIZED (
     SELECT schedule_id FROM reached LIMIT %(most)s
 ), back AS (
-    INSERT INTO event_inbox (key_ids, schedule_id)
-    SELECT key_ids, schedule_id FROM claimed
-    WHERE (SELECT count(*) FROM taken) = %(most)s
-      AND (key_ids IS NOT NULL OR schedule_id NOT IN (SELECT schedule_id FROM taken))
+    INSERT INTO event_inbox (schedule_id)
+    SELECT schedule_id FROM reached WHERE schedule_id NOT IN (SELECT schedule_id FROM taken)
 )
 SELECT schedule_id FROM taken ORDER BY schedule_id;
 
@@ -130,8 +133,10 @@ INSERT INTO deadline (schedule_id, node, at) SELECT * FROM unnest(%(schedules)s,
 ON CONFLICT DO NOTHING;
 
 -- put_off: deadlines of a schedule that cannot be evaluated
-UPDATE deadline SET at = %(until)s WHERE schedule_id = %(schedule)s AND at < %(until)s
-  AND NOT EXISTS (SELECT FROM deadline o WHERE o.schedule_id = %(schedule)s AND o.node = deadline.node AND o.at = %(until)s);
+WITH due AS (
+    DELETE FROM deadline WHERE schedule_id = %(schedule)s AND at < %(until)s RETURNING node
+)
+INSERT INTO deadline (schedule_id, node, at) SELECT DISTINCT %(schedule)s, node, %(until)s FROM due ON CONFLICT DO NOTHING;
 
 -- survivors: of each schedule the oldest waiting run that further fires join, locked
 SELECT w.slot, w.schedule_id, w.ord
@@ -326,6 +331,13 @@ SELECT %(schedule)s, %(error)s, %(now)s, %(count)s, %(ranges)s::jsonb
 WHERE %(count)s > 0 OR NOT EXISTS (
     SELECT FROM set_aside WHERE schedule_id = %(schedule)s AND error = %(error)s AND replayed_at IS NULL);
 
+-- count_ranges: arrivals in stretches of topics, each event once
+SELECT count(DISTINCT a.pos)
+FROM unnest(%(keys)s, %(lows)s, %(highs)s) AS d(key_id, low, high)
+CROSS JOIN LATERAL (
+    SELECT pos FROM arrival WHERE key_id = d.key_id AND n > d.low AND n <= d.high OFFSET 0
+) AS a;
+
 -- pass_by: subscriptions of a schedule move past what has come
 UPDATE subscription u SET base = k.n, seen = k.n, seen_rows = k.rows, seen_bytes = k.bytes, seen_day = %(day)s,
                           need = k.n + 1, need_rows = NULL, need_bytes = NULL, again = NULL
@@ -336,4 +348,7 @@ UPDATE set_aside SET replayed_at = %(now)s WHERE id = %(id)s AND replayed_at IS 
 
 -- read_again: ranges of a subscription that are to be read once more
 UPDATE subscription SET again = coalesce(again, '[]'::jsonb) || %(ranges)s::jsonb
-WHERE schedule_id = %(schedule)s AND node = %(node)s AND key_id = %(key)s RETURNING key_id;
+WHERE schedule_id = %(schedule)s AND node = %(node)s AND key_id = %(key)s;
+
+-- look_at: a schedule for the matcher, whatever came for it
+INSERT INTO event_inbox (schedule_id) VALUES (%(schedule)s);

@@ -30,19 +30,22 @@ JOIN event_key k ON k.id = d.id AND d.payload::jsonb @> k.match;
 -- lock_topics: their totals, locked in ascending order until the commit
 SELECT id, n, rows, bytes, last_at FROM event_key WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE;
 
--- append: published events into the log, in order, and each one's place in the order of arrivals; straight into the
--- partition, where nobody has to look whether they are events of runs
+-- append: published events into the log, in order; straight into the partition, where nobody has to look whether they
+-- are events of runs
 INSERT INTO {event} (day, pos, at, type, key, time, source, source_id, payload) OVERRIDING SYSTEM VALUE
 SELECT %(day)s, nextval('event_pos_seq'), %(now)s, e.type, e.key, e.time, e.source, e.source_id, e.payload::jsonb
 FROM unnest(%(types)s, %(keys)s, %(times)s, %(sources)s, %(ids)s, %(payloads)s)
      AS e(type, key, time, source, source_id, payload)
-RETURNING pos, nextval('arrival_order');
+RETURNING pos;
+
+-- orders: places in the order of arrivals, for somebody who holds the topics
+SELECT nextval('arrival_order') FROM generate_series(1, %(count)s);
 
 -- arrive: events into the logs of their topics
 INSERT INTO arrival (day, key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_day, event_pos)
-SELECT a.day, a.key_id, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, %(day)s, a.event_pos
-FROM unnest(%(days)s, %(keys)s, %(numbers)s, %(orders)s, %(ats)s, %(rows)s, %(bytes)s, %(sum_rows)s, %(sum_bytes)s,
-            %(positions)s) AS a(day, key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_pos);
+SELECT a.at / 86400000000, a.key_id, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, %(day)s, a.event_pos
+FROM unnest(%(keys)s, %(numbers)s, %(orders)s, %(ats)s, %(rows)s, %(bytes)s, %(sum_rows)s, %(sum_bytes)s, %(positions)s)
+     AS a(key_id, n, pos, at, rows, bytes, sum_rows, sum_bytes, event_pos);
 
 -- total: topics with what has come
 UPDATE event_key k SET n = d.n, rows = d.rows, bytes = d.bytes, last_at = d.last_at
