@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -40,13 +40,17 @@ ALL = "/namespaces/{namespace}/schedules"
 PATCH_TRIES = 5  # a patch without If-Match is merged anew when somebody else was faster
 
 OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting runs when the document differs")]
+StrictQuery = Annotated[bool, Query(description="refuse what contradicts itself, instead of warning")]
 
 
-async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
-    """The shape of one schedule."""
+async def shown(store: ControlStore, record: ScheduleRecord, warnings: Sequence[Fault] | None = None) -> dict[str, Any]:
+    """The shape of one schedule; after a write with what contradicts itself in it."""
     stats = await store.stats(record.id)
     impossible = await progressing.unsatisfiable(store, record.spec.trigger)
-    return shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
+    found = shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
+    if warnings is not None:
+        found["status"]["warnings"] = shapes.warnings(warnings)
+    return found
 
 
 @router.get(ALL)
@@ -69,11 +73,13 @@ async def list_schedules(store: Store, namespace: str, limit: Limit = 100, curso
 
 
 @router.post(ALL, status_code=201, openapi_extra=document_body("Schedule"))
-async def create_schedule(store: Store, who: Who, response: Response, namespace: str, body: Body) -> dict[str, Any]:
+async def create_schedule(
+    store: Store, who: Who, response: Response, namespace: str, body: Body, strict: StrictQuery = False
+) -> dict[str, Any]:
     """Create it; 409 when the name is taken."""
     declaration = parsing.parse(body, kind="Schedule", namespace=namespace)
     assert isinstance(declaration, Schedule)
-    return await _put(store, declaration, who, response, OnUpdate.RESET, expected=0)
+    return await _put(store, declaration, who, response, OnUpdate.RESET, expected=0, strict=strict)
 
 
 @router.get(ONE)
@@ -93,6 +99,7 @@ async def put_schedule(
     name: str,
     body: Body,
     on_update: OnUpdateQuery = OnUpdate.RESET,
+    strict: StrictQuery = False,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> dict[str, Any]:
@@ -100,7 +107,7 @@ async def put_schedule(
     declaration = parsing.parse(body, kind="Schedule", namespace=namespace, name=name)
     assert isinstance(declaration, Schedule)
     expected = expected_revision(if_match, if_none_match)
-    return await _put(store, declaration, who, response, on_update, expected=expected)
+    return await _put(store, declaration, who, response, on_update, expected=expected, strict=strict)
 
 
 @router.patch(ONE, openapi_extra=patch_body())
@@ -112,6 +119,7 @@ async def patch_schedule(
     name: str,
     body: Body,
     on_update: OnUpdateQuery = OnUpdate.RESET,
+    strict: StrictQuery = False,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
@@ -123,7 +131,7 @@ async def patch_schedule(
         assert isinstance(declaration, Schedule)
         try:
             expected = wanted if wanted is not None else record.rev
-            return await _put(store, declaration, who, response, on_update, expected=expected)
+            return await _put(store, declaration, who, response, on_update, expected=expected, strict=strict)
         except Stale:
             if wanted is not None or attempt == PATCH_TRIES - 1:
                 raise
@@ -144,13 +152,14 @@ async def _put(
     on_update: OnUpdate,
     *,
     expected: int | None,
+    strict: bool,
 ) -> dict[str, Any]:
-    written = await schedules.put(store, declaration, who=who, on_update=on_update, expected=expected)
+    written = await schedules.put(store, declaration, who=who, on_update=on_update, expected=expected, strict=strict)
     metadata = written.record.metadata
     response.headers["ETag"] = etag(written.record.rev)
     response.headers["Location"] = f"/api/v1/namespaces/{metadata.namespace}/schedules/{metadata.name}"
     response.status_code = 201 if written.effect is Effect.CREATED else 200
-    return await shown(store, written.record)
+    return await shown(store, written.record, written.warnings)
 
 
 # ── switched and asked for ─────────────────────────────────────────────────────────────────────────────────────────

@@ -17,18 +17,25 @@ from tidegate.cli.output import Form, grid
 from tidegate.domain.errors import Refused, TidegateError
 
 DEFAULT = "default"  # the namespace of what names none
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what contradicts itself, instead of warning.")]
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
 
 
 def documents_of(file: str, namespace: str) -> list[dict[str, Any]]:
     """Every document of a file, or of standard input for `-`, checked. Raises Invalid with every fault and its line."""
+    return _read(file, namespace)[0]
+
+
+def _read(file: str, namespace: str) -> tuple[list[dict[str, Any]], str, str]:
+    """The documents, the text that they stand in, and its name."""
     from tidegate.documents import files, yaml
 
     if file != "-":
-        return files.raw_documents(Path(file), default_namespace=namespace)
+        path = Path(file)
+        return files.raw_documents(path, default_namespace=namespace), files.text_of(path), path.name
     text = sys.stdin.read()
     files.check(text, "stdin", default_namespace=namespace)
-    return [one.value for one in yaml.read(text, "stdin")[0]]
+    return [one.value for one in yaml.read(text, "stdin")[0]], text, "stdin"
 
 
 def apply(
@@ -37,19 +44,41 @@ def apply(
     keep_pending: Annotated[
         bool, typer.Option("--keep-pending", help="Waiting runs of what changes stay and take the new revision.")
     ] = False,
+    strict: Strict = False,
     namespace: Namespace = "default",
     form: Output = Form.TABLE,
 ) -> None:
     """Write the documents of a file: all of them, or none."""
-    body = {"documents": documents_of(file, namespace), "namespace": namespace}
-    on_update = "keep" if keep_pending else "reset"
+    documents, text, name = _read(file, namespace)
+    body = {"documents": documents, "namespace": namespace}
+    how = {"on_update": "keep" if keep_pending else "reset", "dry_run": dry_run or None}
     with Client() as client:
-        answer = client.call("POST", "/apply", body=body, on_update=on_update, dry_run=dry_run or None)
+        if strict:  # first what would be done, so that warnings can be shown with their lines
+            planned = client.call("POST", "/apply", body=body, on_update=how["on_update"], dry_run=True)
+            _refuse([told for item in planned["items"] for told in _warnings(item, text, name)])
+        answer = client.call("POST", "/apply", body=body, **how, strict=strict or None)
     items = answer["items"]
     output.show(form, items, lambda: _applied(items, dry_run=dry_run))
+    for told in (told for item in items for told in _warnings(item, text, name)):
+        output.note(f"warning: {told}")
     if form is Form.TABLE:
         for hint in (item["hint"] for item in items if item.get("hint")):
             output.say(hint)
+
+
+def _warnings(item: Mapping[str, Any], text: str, name: str) -> list[str]:
+    """What contradicts itself in a document of a text, each with its line."""
+    from tidegate.documents import files
+
+    about = item["kind"], item.get("namespace") or "", item["name"]
+    return [f"{files.place_of(text, name, *about, one['path'])}: {one['reason']}" for one in item.get("warnings") or ()]
+
+
+def _refuse(warnings: Sequence[str]) -> None:
+    """Under --strict a warning is an error."""
+    if warnings:
+        told = "\n".join(f"  {one}" for one in warnings)
+        raise Refused(f"Nothing was written, since --strict makes errors of warnings:\n{told}", code="strict")
 
 
 def _applied(items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Any:
@@ -108,6 +137,7 @@ def deploy(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    strict: Strict = False,
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", help="For applications that name none.", show_default=False)
     ] = None,
@@ -126,6 +156,13 @@ def deploy(
             whole = f"{declared['namespace']}/{declared['name']}"
             if form is Form.TABLE:
                 output.display(_plan(whole, plan))
+            told = [
+                f"{name}: {one['path']}: {one['reason']}" for name, some in plan["warnings"].items() for one in some
+            ]
+            if strict:
+                _refuse(told)
+            for one in told:
+                output.note(f"warning: schedule {one}")
             if dry_run:
                 done.append(plan)
                 continue

@@ -43,6 +43,23 @@ def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> 
     return [_beside(path, one.value) for one in read(text, path.name)[0]]
 
 
+def place_of(text: str, name: str, kind: str, namespace: str, thing: str, path: str) -> str:
+    """Where a path of one document of a text is, like `flights.yaml:12 spec.trigger`; `namespace`: of what names none
+    and of the thing. The path alone where the text does not show it."""
+    for one in read(text, name)[0]:
+        about = one.value.get("metadata") if isinstance(one.value, dict) else None
+        if not isinstance(about, dict) or (one.value.get("kind"), about.get("name")) != (kind, thing):
+            continue
+        if about.get("namespace") in (None, namespace):
+            return f"{name}:{one.line_of(path)} {path}"
+    return path
+
+
+def text_of(path: Path) -> str:
+    """A file's text. Raises NotFound, Refused, Invalid."""
+    return _read_text(path)
+
+
 def _beside(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     spec = document.get("spec")
     if not isinstance(spec, dict) or document.get("kind") != "Program":
