@@ -15,10 +15,12 @@ from tidegate.domain.instants import MINUTE, Instant
 from tidegate.domain.looking import subscriptions
 from tidegate.domain.progress import begin
 from tidegate.domain.runs import Cause
-from tidegate.domain.schedules import CatchUpPolicy, Mode, Waiting
+from tidegate.domain.schedules import CatchUpPolicy, Waiting
 from tidegate.domain.triggers import collects
+from tidegate.domain.waiting import policy_under
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.deadlines import watch_deadline
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
     DeadlineRow,
@@ -31,8 +33,6 @@ from tidegate.sim.memory.event_rows import (
 from tidegate.sim.memory.rows import RunRow, ScheduleRow
 from tidegate.sim.memory.waiting import WaitingTransaction
 
-COLLECTING = (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
-"""Modes in which a schedule collects."""
 PUT_OFF = MINUTE
 """When a schedule that could not be evaluated is looked at again, should nothing come for it."""
 
@@ -115,22 +115,26 @@ class CollectingTransaction(WaitingTransaction):
 
     async def _fired(self, result: Collected, fire: Evidence, now: Instant) -> None:
         data, schedule = self.data, result.collecting.schedule_id
-        spec = result.collecting.revision.spec
+        spec, policy = result.collecting.revision.spec, policy_under(result.collecting.revision)
         evidence = document(spec.trigger, fire, [one.reading for one in self.readings[schedule]])
         run: RunRow | None = None
+        new: RunKey | None = None
         if result.into is not None:
             run = self.get(data.run, result.into)
         elif fire.pos is None and fire.at in result.ticks:
             run = self.get(data.run, RunKey(fire.at, schedule, 0))
             if run is not None and run.merged_into is not None:
                 run = await self.survivor(schedule)
-        elif spec.waiting.runs is Waiting.MERGE:
+        elif policy.runs is Waiting.MERGE:
             run = await self.survivor(schedule)
         if run is None or not run.live:
             run = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
-            await self.make_room(run, spec, now)
+            await self.make_room(run, policy, now)
+            new = run.key
         own = self.edit(data.run, run.key)
         own.evidence = united(own.evidence, evidence)
+        if own.key == new:
+            watch_deadline(own, spec, now)
         own.priority = max(own.priority, spec.priority)
 
     def _write(self, result: Collected) -> None:
@@ -261,7 +265,7 @@ def updated(dataset: str) -> Topic:
 
 def is_collecting(row: ScheduleRow) -> bool:
     newest = row.newest.revision
-    return row.deleted_at is None and newest.mode in COLLECTING and collects(newest.spec.trigger)
+    return row.deleted_at is None and newest.mode.works and collects(newest.spec.trigger)
 
 
 def is_busy(data: Data, get: Get, schedule: int) -> bool:
