@@ -182,15 +182,20 @@ async def enable_schedule(
 async def disable_schedule(
     store: Store, who: Who, response: Response, namespace: str, name: str, body: Body, if_match: IfMatch = None
 ) -> dict[str, Any]:
-    """Let it rest: waiting runs are dropped, running ones end by themselves. {mode?, reason?}"""
+    """Let it rest; running attempts end by themselves. {mode?, reason?, expire?}
+
+    `drop`: waiting runs end, nothing is collected. `keep`: what waits starts when it may, nothing new comes. `backlog`:
+    runs are made and wait until it is enabled. `hold`: the same, merged into one. `expire`: held runs expire."""
     only(body, "mode", "reason", "expire")
+    mode, expire = _mode(body)
     record = await schedules.disable(
         store,
         namespace,
         name,
         who=who,
-        mode=_mode(body),
+        mode=mode,
         reason=text(body, "reason"),
+        expire=expire,
         expected=expected_revision(if_match),
     )
     response.headers["ETag"] = etag(record.rev)
@@ -206,18 +211,22 @@ async def trigger_schedule(store: Store, who: Who, namespace: str, name: str, bo
     return shapes.run(await runs.trigger(store, namespace, name, who=who, arguments=arguments))
 
 
-def _mode(body: Mapping[str, Any]) -> Mode:
-    given = body.get("mode") or Mode.DROP.value
+_RESTS = [one.value for one in Mode if one is not Mode.ENABLED]
+
+
+def _mode(body: Mapping[str, Any]) -> tuple[Mode, bool]:
+    """How it is to rest, and whether what it holds expires."""
+    given, expire = body.get("mode") or Mode.DROP.value, body.get("expire") or False
     faults = []
-    if body.get("expire"):
-        faults.append(Fault("expire", "held runs are not in this version yet; leave it out"))
-    if given in (Mode.KEEP, Mode.BACKLOG, Mode.HOLD):
-        faults.append(Fault("mode", later.not_yet(f"{given!r} suspensions", [Mode.DROP.value])))
-    elif given != Mode.DROP:
-        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", [Mode.DROP.value])))
+    if not isinstance(given, str) or given not in _RESTS:
+        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", _RESTS)))
+    if not isinstance(expire, bool):
+        faults.append(Fault("expire", "must be true or false"))
+    elif expire and given in (Mode.DROP, Mode.KEEP):
+        faults.append(Fault("expire", f"mode {given!r} holds no runs that could expire; leave it out"))
     if faults:
         raise Problem(422, "; ".join(map(str, faults)), faults=faults)
-    return Mode.DROP
+    return Mode(given), expire
 
 
 def only(body: Mapping[str, Any], *known: str) -> None:
