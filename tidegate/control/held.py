@@ -71,7 +71,8 @@ async def explained(store: ControlStore, record: RunRecord, schedule: ScheduleRe
         candidate = _holding(candidate)
     facts = await store.admission_facts(needs_of([candidate]))
     found = outlook(candidate, facts, now)
-    nodes = [_node(one, candidate, facts, now) for one in found.asked]
+    asked = [one for one in found.asked if one.name != FROZEN or not isinstance(one.verdict, Met)]
+    nodes = [_node(one, candidate, facts, now) for one in asked]
     blocker, release, earliest = None, None, found.earliest
     if found.blocker is not None:
         blocker = _blocker(found.blocker, candidate)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.control import clocks, collecting, namespaces, ownership, removal
+from tidegate.control import clocks, collecting, namespaces, ownership, removal, verifying
 from tidegate.control.common import (
     LIMIT,
     Effect,
@@ -37,10 +37,11 @@ from tidegate.ports.control import Change, ControlStore, ControlTx, ScheduleReco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a write did, and the schedule afterwards."""
+    """What a write did, the schedule afterwards, and what contradicts itself in it."""
 
     effect: Effect
     record: ScheduleRecord
+    warnings: tuple[Fault, ...] = ()
 
 
 async def put(
@@ -51,10 +52,15 @@ async def put(
     on_update: OnUpdate = OnUpdate.RESET,
     expected: int | None = None,
     dry_run: bool = False,
+    strict: bool = False,
 ) -> Written:
     """Create it or bring it to what is declared. `expected`: the revision of If-Match (0: it must not exist yet, as for
-    POST). Raises Invalid (program unknown), Conflict (another application's), Stale."""
+    POST). `strict`: what contradicts itself is refused. Raises Invalid (also: program unknown), Conflict (another
+    application's), Stale."""
     namespace, name = declaration.metadata.namespace, declaration.metadata.name
+    warnings = (await verifying.warnings(store, [declaration])).get((namespace, name), ())
+    if strict:
+        verifying.refuse(warnings, f"schedule {name!r}")
     async with changing(store, dry_run=dry_run) as tx:
         if declaration.metadata.application is not None:
             await tx.lock_application(namespace, declaration.metadata.application)
@@ -62,7 +68,8 @@ async def put(
         stored = next(iter(await tx.lock_schedules(namespace, [name])), None)
         check_revision("schedule", name, expected, stored.rev if stored else None)
         if found:
-            return await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+            written = await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+            return replace(written, warnings=warnings)
     known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
     raise Invalid([unknown_program(declaration, known)], what=f"schedule {name!r}")
 

@@ -47,6 +47,16 @@ class Documents:
         """Faults that the server found, `documents[2].spec.program`, by the line that the person knows."""
         return [self._placed(fault) for fault in faults]
 
+    def place(self, kind: str, namespace: str, name: str, path: str) -> str:
+        """Where a path of one document is, like `flights.yaml:12 spec.trigger`; `namespace`: of what names none and of
+        the thing. The path alone where no document shows it."""
+        for one in self._reads:
+            about = one.value.get("metadata")
+            if one.value.get("kind") == kind and isinstance(about, dict) and about.get("name") == name:
+                if about.get("namespace") in (None, namespace):
+                    return f"{self.name}:{one.line_of(path)} {path}"
+        return path
+
     def _placed(self, fault: Fault) -> Fault:
         match = _OF_ONE.fullmatch(fault.path)
         if match is None or int(match[1]) >= len(self._reads):

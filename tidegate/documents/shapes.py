@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tidegate.documents import encode
 from tidegate.documents.order import ordered
+from tidegate.domain.errors import Fault
 from tidegate.domain.evidence import MOST_EVENTS, ranges
 from tidegate.domain.instants import Instant, format_duration, format_instant, parse_instant
 from tidegate.domain.runs import State
@@ -347,7 +348,13 @@ def _node(node: Any) -> dict[str, Any]:
 
 def deployed(result: Any) -> dict[str, Any]:
     """A `control.applications.Deployed`: schedules at the top, as the interface has it."""
-    return {**_counts(result.schedules), "programs": _counts(result.programs)}
+    warned = {name: warnings(faults) for name, faults in result.warnings.items()}
+    return {**_counts(result.schedules), "programs": _counts(result.programs), "warnings": warned}
+
+
+def warnings(faults: Iterable[Fault]) -> list[dict[str, Any]]:
+    """What contradicts itself in a document, as problems tell of faults."""
+    return [{"path": one.path, "reason": one.reason} for one in faults]
 
 
 def _counts(counts: Any) -> dict[str, Any]:
@@ -362,6 +369,7 @@ def applied(item: Any) -> dict[str, Any]:
         "name": item.name,
         "result": item.effect.value,
         "hint": item.hint or None,
+        "warnings": warnings(item.warnings),
     }
 
 

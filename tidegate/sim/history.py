@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.calendars import Calendar
 from tidegate.domain.collected import Deadline, Topic
+from tidegate.domain.constraints import Gauge
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
@@ -21,6 +23,7 @@ from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
 from tidegate.sim.memory.collect import read_collecting
 from tidegate.sim.memory.event_rows import ArrivalRow, Reset, SubscriptionRow
+from tidegate.sim.memory.rows import DecisionRow
 
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
@@ -73,6 +76,7 @@ class RunFact:
     finished_at: Instant | None
     wake_at: Instant | None
     wake_key: str | None
+    wake_limit: int | None
     held: tuple[str, ...]
     slot_held: bool
     pool: str
@@ -161,6 +165,11 @@ class History:
     resyncs: tuple[tuple[int, Instant, tuple[Any, ...]], ...]  # token, when, drifts
     cancels: tuple[tuple[RunKey, Instant], ...]  # runs that people cancelled, and when they were answered
     snapshots: tuple[Snapshot, ...]
+    queues: Mapping[str, Instant]  # the instants of queues that have one
+    decisions: tuple[DecisionRow, ...]  # of admitters, in the order of their commits
+    freezes: tuple[tuple[Instant, bool], ...]  # from when on everything was frozen, or not
+    calendars: tuple[tuple[Instant, str, Calendar | None], ...]  # as they were put and deleted
+    readings: tuple[tuple[Instant, str, Gauge], ...]  # as they were recorded
     trees: tuple[TreeFact, ...]
     topics: Mapping[int, tuple[ArrivalRow, ...]]  # the log of each topic
     topic_names: Mapping[int, Topic]
@@ -218,6 +227,11 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         resyncs=tuple(sim.resyncs),
         cancels=tuple(sim.cancels),
         snapshots=snapshots,
+        queues=dict(sim.store.queue_instants()),
+        decisions=tuple(data.decisions),
+        freezes=tuple(sim.freezes),
+        calendars=tuple(sim.calendars),
+        readings=tuple(sim.readings),
         trees=_trees(sim),
         topics={number: tuple(log) for number, log in data.arrivals.items()},
         topic_names={number: topic for topic, number in data.topic_ids.items()},
@@ -265,6 +279,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         finished_at=row.finished_at,
         wake_at=row.wake_at,
         wake_key=row.wake_key,
+        wake_limit=row.wake_limit,
         held=row.held,
         slot_held=row.slot_held,
         pool=row.pool,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tidegate.domain.constraints import Concurrency
 from tidegate.domain.instants import Instant
 from tidegate.sim.history import History, ScheduleFact, Violation, when
 from tidegate.sim.laws.one_run_a_key import given_up, until
@@ -44,7 +45,7 @@ def _limit(schedule: ScheduleFact, scope: str) -> int | None:
     """The weakest limit of that scope that ever held; None when some revision had none."""
     limits = []
     for revision in schedule.revisions:
-        mine = [one.max for one in revision.spec.constraints if one.scope == scope]
+        mine = [one.max for one in revision.spec.constraints if isinstance(one, Concurrency) and one.scope == scope]
         if not mine:
             return None
         limits.append(min(mine))

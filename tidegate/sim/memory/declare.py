@@ -13,18 +13,19 @@ from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
+from tidegate.domain.waiting import policy_under
 from tidegate.ports.control import Change, ClockState, Metadata, ProgramRecord, ScheduleRecord
 from tidegate.sim.memory.collect import CollectingTransaction
 from tidegate.sim.memory.data import Data
-from tidegate.sim.memory.engine import POOL
+from tidegate.sim.memory.gates import GatesTransaction, spares, suspended_since
 from tidegate.sim.memory.lake import DatasetsTransaction
+from tidegate.sim.memory.queues import POOL
 from tidegate.sim.memory.read import program_record, schedule_record
 from tidegate.sim.memory.rows import Answer, ClockRow, DocumentRow, PoolRow, ProgramRow, ScheduleRow, Written
 from tidegate.sim.memory.time import program_of, stretch_row
-from tidegate.sim.memory.waiting import WaitingTransaction
 
 
-class Declarations(WaitingTransaction):
+class Declarations(GatesTransaction):
     """Namespaces, applications, pools, programs and schedules."""
 
     __slots__ = ()
@@ -107,9 +108,6 @@ class Declarations(WaitingTransaction):
             raise Conflict(f"pool {name} is in use by {who}.")
         self.delete(self.data.pool, name)
         return True
-
-    def clock_now(self) -> Instant:
-        raise NotImplementedError
 
     # programs
     async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]:
@@ -240,22 +238,22 @@ class Declarations(WaitingTransaction):
         author: str,
         valid_from: Instant,
         clock: ClockState,
+        held_expires: bool = False,
     ) -> int:
-        """Runs that wait for a counter or a slot are judged again, since their limits may have changed."""
         self.check()
         data = self.data
         await self.lock(data.schedule, schedule)
         await self.lock(data.clock, schedule)
         row, time = self.edit(data.schedule, schedule), self.edit(data.clock, schedule)
         rev = row.newest.revision.rev + 1
-        revision = Revision(schedule_id=schedule, rev=rev, valid_from=valid_from, mode=mode, spec=spec)
+        revision = Revision(
+            schedule_id=schedule, rev=rev, valid_from=valid_from, mode=mode, spec=spec, held_expires=held_expires
+        )  # fmt: skip
+        resumed = suspended_since(row.revisions) if not spares(revision) else None
         row.revisions = (*row.revisions, Written(revision, document, author, reason))
         time.rev, time.program_id, time.mode = rev, program, mode
         time.cursor, time.cursor_rev, time.next_due = clock.cursor, clock.cursor_rev, clock.next_due
-        for key in list(data.live_of.get(schedule, {})):
-            run = self.get(data.run, key)
-            if run is not None and run.state is State.WAITING and run.wake_key is not None:
-                self._wake(key, self.clock_now())
+        await self.judge_again(schedule, resumed, self.clock_now())
         self.topics["clock"] = None
         return rev
 
@@ -307,7 +305,7 @@ class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransactio
             self.release()
             return
         try:
-            if self.told:
+            if self.unwritten:
                 await self.flush()
             self.commit()
         finally:
@@ -369,7 +367,7 @@ class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransactio
             run.evidence, run.inputs = old.evidence, old.inputs
         row = self.get(data.schedule, schedule)
         assert row is not None
-        await self.make_room(run, row.newest.revision.spec, now)
+        await self.make_room(run, policy_under(row.newest.revision), now)
         await self.wake_others(now)
         return run.key
 
