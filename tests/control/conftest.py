@@ -133,6 +133,7 @@ class Rest:
 
     def publish(self, count: int = 1, type: str = "user.landed", key: str = "sales/x") -> None:
         for _ in range(count):
+            self.desk.later("1ms")
             self("POST", "/events", {"type": type, "key": key})
 
     def later(self, span: str) -> None:
