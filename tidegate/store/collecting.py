@@ -16,6 +16,7 @@ from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import MINUTE, Instant
 from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.domain.waiting import policy_under
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
@@ -93,7 +94,7 @@ class CollectingTx(PublishingTx):
         for result in results:
             tree = self.trees[result.collecting.schedule_id]
             spec = tree.revision.spec
-            merges = spec.waiting.runs is Waiting.MERGE
+            merges = policy_under(tree.revision).runs is Waiting.MERGE
             readings = [place.reading for place in tree.places if place.reading is not None]
             for fire in result.advance.fires:
                 evidence = document(spec.trigger, fire, readings)
@@ -124,7 +125,7 @@ class CollectingTx(PublishingTx):
             schedule = result.collecting.schedule_id
             if result.into is not None:
                 found[schedule, None, result.into] = result.into
-            elif self.trees[schedule].revision.spec.waiting.runs is Waiting.MERGE:
+            elif policy_under(self.trees[schedule].revision).runs is Waiting.MERGE:
                 merging.append(schedule)
             ticks += [RunKey(at, schedule, 0) for at in result.ticks]
         if merging:
@@ -198,7 +199,7 @@ class CollectingTx(PublishingTx):
         )
         self.parts.wake.lower(now)
         self.tell("admit")
-        limits: dict[int, WaitingPolicy] = {run.tree.id: run.tree.revision.spec.waiting for _, run in runs}
+        limits: dict[int, WaitingPolicy] = {run.tree.id: policy_under(run.tree.revision) for _, run in runs}
         await make_room(self, limits, now)
 
     async def _write(self, results: Sequence[Collected], now: Instant) -> None:
