@@ -105,7 +105,8 @@ async def _summary(store: ControlStore, record: RunRecord, found: Outlook, nodes
     if found.skips:
         return f"{told} So it is skipped, not started, when it is looked at next."
     if record.wake_key is not None and (before := await store.ahead(record.wake_key, _rank(record), record.key)):
-        told += f" {before} {'run waits' if before == 1 else 'runs wait'} for the same and come first."
+        wait = "run waits for the same and comes" if before == 1 else "runs wait for the same and come"
+        told += f" {before} {wait} first."
     return told
 
 

@@ -302,11 +302,12 @@ async def _revise(
         clock=await clocks.revised(tx, stored, declaration.spec, mode, valid_from),
         held_expires=change.expire,
     )
-    old, new = (stored.mode, stored.spec.trigger), (mode, declaration.spec.trigger)
-    await collecting.changed(tx, stored.id, old, new, resets=change.resets, now=now)
     if drops or change.resets:
         what = "disabled" if drops else "updated"
         await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {change.who}.", now)
+    # last: what those runs give back is not owed to the new revision, whose input begins at the present
+    old, new = (stored.mode, stored.spec.trigger), (mode, declaration.spec.trigger)
+    await collecting.changed(tx, stored.id, old, new, resets=change.resets, now=now)
 
 
 async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:

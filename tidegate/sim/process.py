@@ -16,6 +16,7 @@ from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter
+from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.matcher import Matcher
@@ -205,6 +206,7 @@ class Process:
                 sim.parts.timekeeper(store, fence, pace.timekeeper),
                 sim.parts.admitter(store, fence),
                 sim.parts.matcher(store, fence),
+                sim.parts.deadlines(store, fence),
                 sim.parts.reconciler(store, fence, pace.reconciler),
                 sim.parts.janitor(store, fence, pace.janitor),
             ]
@@ -323,6 +325,7 @@ class Parts:
     timekeeper: type[Timekeeper] = Timekeeper
     admitter: type[Admitter] = Admitter
     matcher: type[Matcher] = Matcher
+    deadlines: type[Deadlines] = Deadlines
     reconciler: type[Reconciler] = Reconciler
     janitor: type[Janitor] = Janitor
     dispatcher: type[Dispatcher] = Dispatcher

@@ -10,8 +10,9 @@ from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Fire, Plan, Stretch
-from tidegate.domain.schedules import Revision, Waiting
+from tidegate.domain.schedules import Mode, Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
+from tidegate.domain.waiting import policy_under
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
 from tidegate.store.deadlines import first_looks
@@ -63,7 +64,7 @@ class ClocksTx(FencedTx):
                 await self._record_fires(lone, now)
             if joining:
                 await self._record_joined(joining, now)
-            await make_room(self, {due.schedule_id: due.revisions[-1].spec.waiting for _, due, _ in lone}, now)
+            await make_room(self, {due.schedule_id: policy_under(due.revisions[-1]) for _, due, _ in lone}, now)
         await record_stretches(self, [(plan.due.schedule_id, one) for plan in plans for one in plan.missed], now)
         dues, _, _, cursors, cursor_revs, next_dues, last_fires, gaps, _ = zip(*plans, strict=True)
         await self.session.send(
@@ -110,7 +111,7 @@ class ClocksTx(FencedTx):
         self, fires: Sequence[tuple[Instant, Due, Fire]]
     ) -> tuple[Sequence[tuple[Instant, Due, Fire]], list[tuple[Instant, Due, Fire, RunKey]]]:
         """Fires that become runs of their own, and those that join a run which waits (`waiting: merge`)."""
-        merging = {due.schedule_id for _, due, _ in fires if due.revisions[-1].spec.waiting.runs is Waiting.MERGE}
+        merging = {due.schedule_id for _, due, _ in fires if policy_under(due.revisions[-1]).runs is Waiting.MERGE}
         if not merging:
             return fires, []
         rows = await self.fetch(COLLECTING.survivors, schedules=Ints(sorted(merging)))
@@ -136,11 +137,15 @@ class ClocksTx(FencedTx):
             programs=Ints(due.program.id for _, due, *_ in fires),
             previous=Ints(fire.previous_fire for _, _, fire, _ in fires),
             priorities=Ints(due.revisions[-1].spec.priority for _, due, *_ in fires),
-            reasons=Texts(f"It joined {key}, which was waiting (waiting: merge)." for *_, key in fires),
+            reasons=Texts(f"It joined {key}, which was waiting ({_merges(due)})." for _, due, _, key in fires),
             intos=Texts(str(key) for *_, key in fires),
             now=now,
             day=day_of(now),
         )
+
+
+def _merges(due: Due) -> str:
+    return "suspended: hold" if due.revisions[-1].mode is Mode.HOLD else "waiting: merge"
 
 
 _fire_time = itemgetter(0)

@@ -17,7 +17,7 @@ from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import Instant
 from tidegate.domain.progress import PUT_OFF
 from tidegate.domain.schedules import Waiting, WaitingPolicy
-from tidegate.domain.waiting import joined
+from tidegate.domain.waiting import joined, policy_under
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
@@ -91,17 +91,17 @@ class CollectingTx(PublishingTx):
         fresh: dict[int, list[_Run]] = {}
         for result in results:
             tree = self.trees[result.collecting.schedule_id]
-            spec = tree.revision.spec
+            spec, policy = tree.revision.spec, policy_under(tree.revision)
             readings = [place.reading for place in tree.places if place.reading is not None]
             for fire in result.advance.fires:
                 evidence = document(spec.trigger, fire, readings)
                 readings = list(after(readings, fire))
                 own = ticked.get((tree.id, fire.at)) if result.is_tick(fire) else None
-                key = joined(spec.waiting, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
+                key = joined(policy, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
                 if key is None:
                     run = _Run(RunKey(now, tree.id, 0), evidence, fire.fire_time, spec.priority, tree, new=True)
                     fresh.setdefault(tree.id, []).append(run)
-                    if spec.waiting.runs is Waiting.MERGE:  # further fires of this pass join it
+                    if policy.runs is Waiting.MERGE:  # further fires of this pass join it
                         survivors[tree.id] = run.key
                         runs[run.key] = run
                     continue
@@ -115,7 +115,7 @@ class CollectingTx(PublishingTx):
     async def _survivors(self, results: Sequence[Collected]) -> dict[int, RunKey]:
         """Of each schedule whose runs merge the one that waits, locked."""
         ids = [one.collecting.schedule_id for one in results if one.into is None]
-        merging = {one for one in ids if self.trees[one].revision.spec.waiting.runs is Waiting.MERGE}
+        merging = {one for one in ids if policy_under(self.trees[one].revision).runs is Waiting.MERGE}
         rows = await self.fetch(Q.survivors, schedules=Ints(sorted(merging))) if merging else []
         return {row[1]: RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows}
 
@@ -190,7 +190,7 @@ class CollectingTx(PublishingTx):
         )
         self.parts.wake.lower(now)
         self.tell("admit")
-        limits: dict[int, WaitingPolicy] = {run.tree.id: run.tree.revision.spec.waiting for _, run in runs}
+        limits: dict[int, WaitingPolicy] = {run.tree.id: policy_under(run.tree.revision) for _, run in runs}
         await make_room(self, limits, now)
 
     async def _write(self, results: Sequence[Collected], now: Instant) -> None:

@@ -68,7 +68,7 @@ class Reading:
 
     async def revisions(self, schedule: ScheduleId) -> Sequence[tuple[Revision, JsonObject, str, str]]:
         rows = await self.parts.database.rows(Q.history, schedule=schedule)
-        return [(revision_of(row), row[5], row[6], row[7]) for row in rows]
+        return [(revision_of(row), row[6], row[7], row[8]) for row in rows]
 
     async def stats(self, schedule: ScheduleId) -> Stats:
         return (await self.stats_of([schedule])).get(schedule, Stats())
@@ -157,8 +157,14 @@ class Reading:
             found = await run_records(session, keys)
         rest = None
         if len(rows) > limit:
-            rest = f"{-rows[limit - 1][0]}:{keys[-1].slot}.{keys[-1].schedule_id}.{keys[-1].ord}"
+            rest = f"{rows[limit - 1][0]}:{keys[-1].slot}.{keys[-1].schedule_id}.{keys[-1].ord}"
         return found, rest
+
+    async def ahead(self, wake_key: str, rank: int, run: RunKey) -> int:
+        row = await self.parts.database.row(
+            LEDGER.ahead, key=wake_key, rank=rank, slot=run.slot, schedule=run.schedule_id, ord=run.ord
+        )
+        return int(row[0]) if row else 0
 
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         rows = await self.parts.database.rows(LEDGER.holders, counter=counter, limit=limit)

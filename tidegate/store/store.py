@@ -29,6 +29,7 @@ from tidegate.store.connection import Connection, Database, Session, translate
 from tidegate.store.deadlines import DeadlinesTx
 from tidegate.store.definitions import Definitions
 from tidegate.store.event_reads import EventReading
+from tidegate.store.gates import GatesReading
 from tidegate.store.instances import MembershipCalls
 from tidegate.store.lake import DatasetReading, WatchTx
 from tidegate.store.partitions import Partitions, day_of
@@ -49,7 +50,7 @@ class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx,
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
@@ -153,6 +154,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
         """`runs` is how long runs and their attempts are kept, `events` how long events are."""
         kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
         await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
+        await self.parts.database.execute(UPKEEP.forget_starts, now=now)
         if (kept := retention.get("events")) is not None:
             await self.parts.database.execute(EVENTS.forget_ids, before=now - kept)
         if (kept := retention.get("runs")) is not None:
@@ -205,7 +207,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import collecting, control, engine, lake
+    from tidegate.ports import collecting, control, engine, lake, probing
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
@@ -220,6 +222,7 @@ if TYPE_CHECKING:
         reconciler: engine.ReconcilerStore = store
         janitor: engine.JanitorStore = store
         wakes: engine.Wakes = store
+        prober: probing.ProberStore = store
         people: control.ControlStore = store
         del timekeeper, matcher, admitter, courier, worker, watcher
-        del members, reporter, reconciler, janitor, wakes, people
+        del members, reporter, reconciler, janitor, wakes, prober, people

@@ -281,6 +281,7 @@ def schedule_record(row: ScheduleRow, clock: ClockRow, program: ProgramRef) -> S
         cursor_rev=clock.cursor_rev,
         next_due=clock.next_due,
         last_fire=clock.last_fire,
+        held_expires=newest.revision.held_expires,
     )
 
 

@@ -1,5 +1,5 @@
 -- Deadlines: when a live run is to be looked at because of one.
--- depends: 0004_meters
+-- depends: 0005_gates
 
 ALTER TABLE run_live
     ADD COLUMN deadline_at instant,              -- look at its deadlines then; NULL: it has none, or all was told

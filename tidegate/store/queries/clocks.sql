@@ -66,7 +66,7 @@ WHERE c.schedule_id = d.schedule_id AND c.after_finish AND c.next_due IS NULL
 RETURNING c.schedule_id;
 
 -- revisions: what these schedules said in these revisions, and what they are called
-SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec, s.namespace, s.name
+SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec, r.held_expires, s.namespace, s.name
 FROM unnest(%(schedules)s, %(revs)s) AS d(schedule_id, rev)
 JOIN revision r ON r.schedule_id = d.schedule_id AND r.rev = d.rev
 JOIN schedule s ON s.id = d.schedule_id;

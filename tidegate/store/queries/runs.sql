@@ -33,17 +33,30 @@ WHERE schedule_id = %(schedule)s AND state IN ('waiting', 'ready')
 ORDER BY schedule_id, slot, ord
 FOR UPDATE;
 
--- wake_schedule: judge a schedule's waiting runs again, since what it says has changed
-UPDATE run_live SET wake_at = %(now)s
-WHERE schedule_id = %(schedule)s AND wake_key IS NOT NULL AND (wake_at IS NULL OR wake_at > %(now)s)
-RETURNING slot;
+-- wake_schedule: judge a schedule's held runs again, since what it says has changed; what a suspension held since
+-- `since` may wait for as much longer. Between attempts (nothing holds it then) a run is left alone.
+WITH w AS MATERIALIZED (
+    SELECT slot, schedule_id, ord, wake_key IS NOT NULL OR waiting_for IS NOT NULL AS is_held FROM run_live
+    WHERE schedule_id = %(schedule)s AND state = 'waiting'
+    ORDER BY schedule_id, slot, ord FOR UPDATE
+)
+UPDATE run_live l
+SET wake_at = CASE WHEN w.is_held THEN least(l.wake_at, %(now)s) ELSE l.wake_at END,
+    expires_at = CASE WHEN l.attempts = 0 AND l.cause <> 'manual'
+                      THEN l.expires_at + greatest(%(now)s - greatest(l.created_at, %(since)s::bigint), 0)
+                      ELSE l.expires_at END
+FROM w
+WHERE l.schedule_id = w.schedule_id AND l.slot = w.slot AND l.ord = w.ord
+  AND (w.is_held OR %(since)s::bigint IS NOT NULL)
+RETURNING l.slot;
 
 -- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
 UPDATE clock c SET gen = gen + 1
 FROM program p, program_revision pr, revision r
 WHERE c.schedule_id = %(schedule)s AND p.id = c.program_id AND pr.program_id = p.id AND pr.rev = p.rev
   AND r.schedule_id = c.schedule_id AND r.rev = c.rev
-RETURNING c.gen, c.rev, c.program_id, p.rev, p.namespace, p.name, pr.spec, r.spec;
+RETURNING c.gen, c.rev, c.program_id, p.rev, p.namespace, p.name, pr.spec, r.schedule_id, r.rev, r.valid_from, r.mode,
+          r.spec, r.held_expires;
 
 -- add: a run that is no clock fire
 WITH made AS (
