@@ -52,7 +52,9 @@ def _closed_at(calendar: Calendar, at: Instant) -> Instant | None:
 
 def _midnight(timezone: str, day: int, after: Instant) -> Instant:
     """The first instant of a local day, after another instant."""
-    return max(resolve(timezone).earliest(day * DAY), after + 1)
+    zone = resolve(timezone)
+    shown = (*zone.instants(day * DAY), zone.earliest(day * DAY))  # twice, where clocks are put back over it
+    return next((at for at in shown if at > after), after + 1)
 
 
 @lru_cache(maxsize=4096)
