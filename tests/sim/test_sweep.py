@@ -29,6 +29,8 @@ FED = Scenario(
     rates=replace(FAULTS, slow=0.03),
 )
 """Publishers, and triggers of every kind that wait for what they publish, programs, and silence."""
+GATED = replace(SHORT, span=6 * MINUTE, size=Size(schedules=8, programs=4, every=15 * SECOND, gates=0.25))
+"""Constraints of every type, groups, suspensions in every mode, freezes, calendars that change, readings."""
 CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
@@ -54,6 +56,33 @@ def test_no_event_is_lost_or_counted_twice_whatever_fails() -> None:
 @pytest.mark.requirement("DATA-5", "DATA-6", "DATA-7", "DATA-8", "DATA-9", "EVENT-1")
 def test_triggers_fire_as_a_fold_over_single_events_says() -> None:
     assert not _broken(replace(FED, faults=False), range(100, 100 + examples(24)))
+
+
+@pytest.mark.requirement(
+    "GATE-1", "GATE-2", "GATE-3", "GATE-4", "GATE-5", "GATE-6", "GATE-7", "GATE-8", "GATE-9", "GATE-11", "GATE-13",
+    "GATE-14", "GATE-17", "LIFE-3",
+)  # fmt: skip
+def test_no_gate_is_passed_and_nobody_waits_in_vain_whatever_fails() -> None:
+    assert not _broken(GATED, range(examples(20)))
+
+
+def test_gates_hold_where_nothing_fails() -> None:
+    assert not _broken(replace(GATED, faults=False), range(300, 300 + examples(10)))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("GATE-11", "GATE-13", "GATE-14", "GATE-17", "GATE-19", "LIFE-3")
+@pytest.mark.parametrize("first", range(11000, 12000, 100))
+def test_no_gate_is_passed_in_a_thousand_seeds(first: int) -> None:
+    assert not _broken(GATED, range(first, first + 100))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3", "LIFE-4")
+@pytest.mark.parametrize("first", range(13000, 13200, 50))
+def test_gates_and_events_together_break_no_law(first: int) -> None:
+    both = replace(GATED, feeds=Feeds(schedules=8, every=4 * SECOND, change=MINUTE))
+    assert not _broken(both, range(first, first + 50))
 
 
 @pytest.mark.slow

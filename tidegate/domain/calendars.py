@@ -8,6 +8,7 @@ from functools import lru_cache
 from tidegate.domain.fires import next_fire
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.triggers import Cron
+from tidegate.domain.windows import changes_of
 from tidegate.domain.zones import Local, resolve
 
 _LONGEST = 400
@@ -44,13 +45,16 @@ def _closed_at(calendar: Calendar, at: Instant) -> Instant | None:
     today = zone.to_local(at) // DAY
     ends = [end for start, end in calendar.spans if start <= at < end]
     if today in calendar.days or any(_on(rule, calendar.timezone, today) for rule in calendar.rules):
-        ends.append(_midnight(calendar.timezone, today + 1, at))
+        midnight = _midnight(calendar.timezone, today + 1, at)
+        ends.append(next(iter(changes_of(zone, at, midnight)), midnight))  # clocks put back may show yesterday again
     return max(ends, default=None)
 
 
 def _midnight(timezone: str, day: int, after: Instant) -> Instant:
     """The first instant of a local day, after another instant."""
-    return max(resolve(timezone).earliest(day * DAY), after + 1)
+    zone = resolve(timezone)
+    shown = (*zone.instants(day * DAY), zone.earliest(day * DAY))  # twice, where clocks are put back over it
+    return next((at for at in shown if at > after), after + 1)
 
 
 @lru_cache(maxsize=4096)

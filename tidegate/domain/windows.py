@@ -63,14 +63,14 @@ def _turns(span: Span, now: Instant, *, open: bool) -> Instant | None:
     """The first instant after `now` at which it is open (or closed), of all at which that can change."""
     zone = resolve(span.timezone)
     today = zone.to_local(now) // DAY
-    changes = set(_changes(zone, now, now + (_AHEAD + 1) * DAY))
+    changes = set(changes_of(zone, now, now + (_AHEAD + 1) * DAY))
     for day in range(today - 1, today + _AHEAD):
         begin = day * DAY + span.start * MINUTE
         changes.update(zone.instants(begin), zone.instants(begin + span.minutes * MINUTE))
     return next((one for one in sorted(changes) if one > now and is_open(span, one) is open), None)
 
 
-def _changes(zone: Zone, after: Instant, until: Instant) -> tuple[Instant, ...]:
-    """When the zone's clocks are put forward or back."""
+def changes_of(zone: Zone, after: Instant, until: Instant) -> tuple[Instant, ...]:
+    """When the zone's clocks are put forward or back, after an instant and up to another."""
     starts = zone.segments(until).starts
     return starts[bisect_right(starts, after) : bisect_right(starts, until)]

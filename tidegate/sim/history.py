@@ -70,6 +70,7 @@ class RunFact:
     state: State
     reason: str
     fire_time: Instant | None
+    priority: int
     created_at: Instant
     ready_at: Instant | None
     started_at: Instant | None
@@ -273,6 +274,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         state=row.state,
         reason=row.reason,
         fire_time=row.fire_time,
+        priority=row.priority,
         created_at=row.created_at,
         ready_at=row.ready_at,
         started_at=row.started_at,

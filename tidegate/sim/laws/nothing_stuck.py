@@ -87,7 +87,8 @@ def _why_queued(history: History, mode: Mode, run: RunFact, key: str, now: int) 
         case "window" | "rate" | "min" | "calendar":
             at = history.queues.get(key)
             if at is None:
-                missing = kind == "calendar" and not any(name == key[9:] and one for _, name, one in history.calendars)
+                there = {f"calendar:{name}": calendar for _, name, calendar in history.calendars}
+                missing = kind == "calendar" and there.get(key) is None
                 return None if missing else f"queue {key} has no instant"
             return f"queue {key} was to be looked at {when(at)}" if at < now - PATIENCE else None
         case _:

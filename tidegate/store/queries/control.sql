@@ -112,7 +112,7 @@ SELECT schedule_id FROM clock WHERE schedule_id = ANY(%(ids)s) ORDER BY schedule
 -- schedule_records: living schedules by id, newest revision
 SELECT s.id, s.namespace, s.name, s.application, s.labels, s.owner, s.description, s.created_at,
        r.rev, r.valid_from, r.mode, r.reason, r.document, r.spec,
-       p.id, p.rev, p.namespace, p.name, pr.spec, c.cursor, c.cursor_rev, c.next_due, c.last_fire
+       p.id, p.rev, p.namespace, p.name, pr.spec, c.cursor, c.cursor_rev, c.next_due, c.last_fire, r.held_expires
 FROM schedule s
 JOIN clock c ON c.schedule_id = s.id
 JOIN revision r ON r.schedule_id = s.id AND r.rev = c.rev
