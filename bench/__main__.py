@@ -36,6 +36,7 @@ ALL = (
     "events",
     "arrivals",
     "watch",
+    "commits",
     "spark",
 )
 WIDTH = 80

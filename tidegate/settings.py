@@ -90,6 +90,20 @@ def _split(value: str) -> list[str]:
     return [part for part in value.split(",") if part.strip()]
 
 
+def _database(value: object) -> object:
+    """A connection URL that the driver understands."""
+    if isinstance(value, str) and value:
+        import psycopg  # here: it takes a while, and most settings have none
+        from psycopg.conninfo import conninfo_to_dict
+
+        try:
+            conninfo_to_dict(value)
+        except psycopg.ProgrammingError as error:
+            reason = str(error).strip().rstrip(".")
+            raise ValueError(f"is no address of a database ({reason}); write postgresql://USER@HOST/NAME") from None
+    return value
+
+
 Span = Annotated[Duration, BeforeValidator(_duration), Field(gt=0), "duration"]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0), "size"]
 
@@ -101,7 +115,7 @@ class Section(BaseModel):
 class DatabaseSettings(Section):
     """Where everything is stored."""
 
-    url: str = Field(
+    url: Annotated[str, BeforeValidator(_database)] = Field(
         default="", description="PostgreSQL 15 or later, `postgresql://…`; empty: the embedded server of the home"
     )
     connections: int = Field(default=8, ge=2, le=200, description="most connections that one process keeps open")

@@ -23,17 +23,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tidegate.documents import plugged
 from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
-from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
+from tidegate.domain.instants import MILLISECOND, SECOND
 from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.courier import Courier
 from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
+from tidegate.engine.log_keeper import LogKeeper
 from tidegate.engine.loop import Loop, LoopSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.meters import Meters
-from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.outcome import Part, Topic
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
@@ -328,28 +329,6 @@ async def _work(settings: Settings, stop: asyncio.Event, leaving: Leaving) -> No
             await running
             if leaving is Leaving.END_ATTEMPTS:
                 await _end_warm(launchers)
-
-
-class LogKeeper:
-    """A part that removes old directories of attempts. Harmless when several workers of a home do it."""
-
-    name = "log keeper"
-    topics: frozenset[Topic] = frozenset()
-
-    def __init__(self, logs: FileLogs, age: Duration) -> None:
-        self._logs = logs
-        self._age = age
-        self._next: Instant = 0
-
-    def hear(self, topic: Topic) -> None:
-        """Nothing to hear."""
-
-    async def step(self, now: Instant) -> Outcome:
-        if now < self._next:
-            return Outcome(next=self._next)
-        removed = await self._logs.remove_older(now, self._age)
-        self._next = now + HOUR
-        return Outcome(did=removed, next=self._next)
 
 
 async def _end_attempts(

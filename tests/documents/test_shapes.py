@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -184,3 +185,12 @@ def test_every_kind_has_a_schema_with_tidy_names(kind: str) -> None:
     schema = MODELS[kind].model_json_schema(mode="validation")
     assert schema["title"] == kind
     assert all(name.isidentifier() for name in schema.get("$defs", {}))
+
+
+def test_a_run_between_two_attempts_tells_when_the_next_one_is() -> None:
+    run = replace(a_run(), state=State.WAITING, wake_at=NOON + 90 * SECOND + 1)
+    (told,) = shapes.run(run)["waiting_for"]
+    assert (told["constraint"], told["verdict"], told["until"]) == ("retry", "wait", "2026-03-01T12:01:30.000001Z")
+    assert told["why"] == ("Attempt 2 starts no earlier than 2026-03-01T12:01:31Z; attempt 1 failed (exit status 2).")
+    assert shapes.queue_item(run)["waiting_for"] == [told]
+    assert shapes.run(replace(run, state=State.RUNNING))["waiting_for"] == []

@@ -2,7 +2,9 @@
 
 import json
 import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -403,3 +405,45 @@ def test_a_trigger_with_many_legs_takes_a_few_lines_of_a_list(served: Served) ->
     legs = [{"type": "event", "event": "user.x", "key": f"a/k{n}"} for n in range(500)]
     served.declare(trigger={"type": "any", "triggers": legs})
     assert len(tidegate("get", "schedules", url=served.url).out.splitlines()) < 12
+
+
+@pytest.mark.requirement("OPS-7")
+def test_a_schedule_that_cannot_be_satisfied_is_seen_in_the_list_and_on_its_page(served: Served) -> None:
+    served.declare(enabled=True, trigger={"type": "program_status", "program": "gone", "outcomes": ["succeeded"]})
+    assert " unsatisfiable " in tidegate("get", "schedules", url=served.url).out
+    for words in (("describe", "schedule"), ("explain",)):
+        assert "there is no program default/gone" in " ".join(tidegate(*words, "s", url=served.url).out.split())
+    served("PUT", "/namespaces/default/programs/gone", json={"spec": {"type": "command", "argv": ["true"]}})
+    assert " enabled " in tidegate("get", "schedules", url=served.url).out
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://localhost:99999", "http://localhost:port", "http://", "x"])
+def test_an_address_that_is_none_is_a_message(url: str) -> None:
+    said = tidegate("runs", url=url)
+    assert (said.status, "is no address. Write it like" in said.err) == (1, True)
+
+
+def test_another_server_that_answers_is_not_taken_for_tidegate() -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<p>hello")
+
+        def log_message(self, *said: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        said = tidegate("runs", url=f"http://127.0.0.1:{server.server_port}")
+        thread.join()
+    assert (said.status, "is not Tidegate" in said.err) == (1, True)
+
+
+@pytest.mark.requirement("OPS-7")
+def test_a_summary_is_a_sentence_that_does_not_repeat_itself(served: Served) -> None:
+    event = {"type": "event", "event": "user.x", "key": "a/b"}
+    served.declare(enabled=True, trigger={"type": "quiet", "trigger": event, "for": "PT1M"})
+    summary = tidegate("explain", "s", "-o", "json", url=served.url).json["summary"]
+    assert summary == "Its trigger is not satisfied: there is nothing yet that could fall silent."

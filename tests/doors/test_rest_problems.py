@@ -309,7 +309,7 @@ def test_what_is_declared_twice_in_one_request_is_refused(served: Served, kind: 
         "Schedule": [program, *([document("Schedule", "s", program="p", trigger={"type": "never"})] * 2)],
         "Program": [program, program],
         "Pool": [document("Pool", "z", slots=1), document("Pool", "z", slots=2)],
-        "Dataset": [document("Dataset", "d", **{"kind": "files", "name": name}) for name in ("x", "y")],
+        "Dataset": [document("Dataset", "d", kind="files", name=name) for name in ("x", "y")],
         "listed": [program, document("Application", "a", programs=[program])],
     }[kind]
     said = problem(served("POST", "/apply", json={"documents": documents}), 422, "invalid")

@@ -110,3 +110,10 @@ def test_any_misspelt_key_is_an_error_and_any_right_one_is_not(place: tuple[str,
     if wrong and wrong not in SECTIONS[section].model_fields:
         with pytest.raises(Invalid, match="there is no such setting"):
             load(home=Path("/nonexistent"), environ={f"TIDEGATE_{section.upper()}__{wrong.upper()}": "1"})
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://[::1", "host=x port"])
+def test_an_address_of_no_database_is_a_fault_of_the_settings(tmp_path: Path, url: str) -> None:
+    with pytest.raises(Invalid, match="write postgresql://USER@HOST/NAME"):
+        load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": url})
+    assert load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": "host=x dbname=y"}).database.url == "host=x dbname=y"

@@ -130,4 +130,4 @@ def test_an_event_to_publish_is_a_body_of_the_rest_api() -> None:
 
 def test_every_public_name_is_there() -> None:
     for name in tidegate.__all__:
-        assert getattr(tidegate, name).__module__.startswith("tidegate.sdk")
+        assert getattr(tidegate, name).__module__.startswith(("tidegate.sdk", "tidegate.domain.errors"))

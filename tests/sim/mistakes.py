@@ -26,7 +26,7 @@ from tidegate.sim.clock import VirtualClock
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.memory import MemoryStore, MemoryTransaction
 from tidegate.sim.memory.admission import read_facts
-from tidegate.sim.memory.declare import ControlTransaction
+from tidegate.sim.memory.requests import ControlTransaction
 from tidegate.sim.memory.rows import LeaseRow, copied
 from tidegate.sim.process import Pace, Parts
 from tidegate.sim.run import Scenario

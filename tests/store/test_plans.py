@@ -14,14 +14,15 @@ from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tidegate.domain.retry import Finish
 from tidegate.domain.runs import State
 from tidegate.ports.engine import Started
-from tidegate.store.connection import Cursor, Session
+from tidegate.store.connection import Cursor, Database, Session
 from tidegate.store.floors import BOTTOM
-from tidegate.store.sql import Query
+from tidegate.store.sql import Query, load
 from tidegate.store.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROWS = 100_000
+NOW = load("instances").now
 FILL = """
 INSERT INTO schedule (namespace, name, program_id, created_at)
 SELECT 'sales', 'bulk' || g, s.program_id, {now} FROM generate_series(1, {rows}) g, schedule s WHERE s.id = {model};
@@ -189,3 +190,15 @@ async def hold_all(world: World, now: int) -> None:
             await tx.settle(held, now)
         if not found:
             return
+
+
+async def test_a_statement_is_parsed_and_planned_once(database_url: str, anyio_backend: str) -> None:
+    database = Database(database_url)
+    async with database.session() as session:
+        for _ in range(8):
+            await session.rows(NOW)
+        cursor = await session.connection.execute(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement = %s", [NOW.sql.decode()]
+        )
+        assert await cursor.fetchall() == [(8, 0)]
+    await database.close()

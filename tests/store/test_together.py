@@ -140,6 +140,26 @@ async def test_everybody_at_once(database_url: str, anyio_backend: str) -> None:
         assert list(await world.store.resync(world.scheduler, token, now)) == []
 
 
+@pytest.mark.requirement("GATE-1")
+@pytest.mark.parametrize("pool", [False, True])
+async def test_who_was_locked_while_it_was_to_be_woken_is_woken_all_the_same(database_url: str, pool: bool) -> None:
+    """Whoever joins a waiting run has it locked and does not judge it: an end must not pass it by meanwhile."""
+    async with await World.begin(PostgresStore(database_url), lambda: PostgresStore(database_url)) as world:
+        schedule = await world.schedule("orders", due=None, constraints=() if pool else at_most(1))
+        if pool:
+            async with world.store.changing() as tx:
+                await tx.put_pool("default", 1, None)
+        _, waiting = [await world.manual(schedule, world.at(number)) for number in range(2)]
+        launches = await world.begin_runs(world.at(SECOND))
+        assert len(launches) == 1
+        async with await psycopg.AsyncConnection.connect(database_url) as other:
+            await other.execute("SELECT FROM run_live WHERE state = 'waiting' FOR UPDATE")
+            ending = asyncio.create_task(world.end(launches, world.at(2 * SECOND)))
+            await asyncio.sleep(0.2)
+        await ending
+        assert [one.key for one in await world.waiting(await world.store.now())] == [waiting]
+
+
 def following(due: Due) -> int | None:
     return None if isinstance(due.revisions[-1].spec.trigger, AfterFinish) else SECOND // 20
 

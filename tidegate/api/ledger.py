@@ -21,6 +21,7 @@ from tidegate.control.common import OnUpdate
 from tidegate.documents import audited, parsing, shapes
 from tidegate.documents.declared import Declaration
 from tidegate.domain.errors import Fault, Invalid, TidegateError
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 router = APIRouter()
 
@@ -55,7 +56,7 @@ def _documents(body: dict[str, Any]) -> Sequence[Declaration]:
     if not isinstance(given, list) or len(given) > MOST_DOCUMENTS:
         reason = f"must be a list of at most {MOST_DOCUMENTS} documents"
         raise Problem(422, f"documents {reason}", faults=[Fault("documents", reason)])
-    namespace = body.get("namespace") or parsing.DEFAULT_NAMESPACE
+    namespace = body.get("namespace") or DEFAULT_NAMESPACE
     if not isinstance(namespace, str):
         raise Problem(422, "namespace must be text", faults=[Fault("namespace", "must be text")])
     found: list[Declaration] = []

@@ -14,12 +14,13 @@ from tidegate.cli.client import Client, log_pieces, segment
 from tidegate.cli.look import path_of
 from tidegate.cli.options import AnyNamespace, Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
 from tidegate.cli.output import Form, when
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 
 def enable(
     schedule: Schedule,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the revision.")] = "",
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Let a schedule work: it reacts to what comes from now on."""
@@ -30,7 +31,7 @@ def disable(
     schedule: Schedule,
     mode: Annotated[str | None, typer.Option("--mode", help="What becomes of waiting runs. [default: drop]")] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the revision.")] = "",
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Let a schedule rest: waiting runs are dropped, running ones end by themselves."""
@@ -49,7 +50,7 @@ def _switch(verb: str, schedule: str, namespace: str, body: dict[str, Any], form
 def delete(
     kind: Kind,
     name: Annotated[str, typer.Argument(help="Its name.", show_default=False)],
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Delete one thing. A program or application takes its schedules along: it says which."""
@@ -79,7 +80,7 @@ def trigger(
     arg: Annotated[
         list[str] | None, typer.Option("--arg", help="NAME=VALUE for this run; a value that is JSON is read as JSON.")
     ] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Ask for a run now; also of a schedule that is disabled."""

@@ -15,11 +15,11 @@ from tidegate.cli.client import Client, Problem, segment
 from tidegate.cli.options import File, Namespace, Output
 from tidegate.cli.output import Form, grid
 from tidegate.domain.errors import Invalid, Refused, TidegateError
+from tidegate.domain.naming import DEFAULT_NAMESPACE, command
 
 if TYPE_CHECKING:
     from tidegate.documents.files import Documents
 
-DEFAULT = "default"  # the namespace of what names none
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse what contradicts itself, instead of warning.")]
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
 
@@ -52,7 +52,7 @@ def apply(
         bool, typer.Option("--keep-pending", help="Waiting runs of what changes stay and take the new revision.")
     ] = False,
     strict: Strict = False,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Write the documents of a file: all of them, or none."""
@@ -96,7 +96,7 @@ def _applied(items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Any:
     return grid(("", "KIND", "NAME", "RESULT"), map(row, items), empty="Nothing to do.")
 
 
-def diff(file: File, namespace: Namespace = "default", form: Output = Form.TABLE) -> None:
+def diff(file: File, namespace: Namespace = DEFAULT_NAMESPACE, form: Output = Form.TABLE) -> None:
     """How a file differs from what is stored: exit 0 same, 1 differs, 2 error."""
     try:
         documents = documents_of(file, namespace)
@@ -177,7 +177,7 @@ def deploy(
                 output.say(f"Application {whole} is deployed.")
                 for name in done[-1].get("disabled") or ():
                     output.say(
-                        f"Schedule {name} is new and disabled: tidegate enable {name} -n {declared['namespace']}"
+                        f"Schedule {name} is new and disabled: {command(f'enable {name}', declared['namespace'])}"
                     )
     if form is not Form.TABLE:
         output.show(form, done[0] if len(done) == 1 else done, lambda: None)
@@ -187,7 +187,7 @@ def _placed(declared: dict[str, Any], namespace: str | None) -> dict[str, Any]:
     """The application in the namespace that was asked for; one that names its own stays there."""
     if namespace is None or declared["namespace"] == namespace:
         return declared
-    if declared["namespace"] != DEFAULT:
+    if declared["namespace"] != DEFAULT_NAMESPACE:
         raise Refused(
             f"Application {declared['name']!r} says namespace {declared['namespace']!r}, -n says {namespace!r}.",
             remedy="Make them agree, or leave one of them out.",

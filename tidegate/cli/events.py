@@ -14,6 +14,7 @@ from tidegate.cli.client import Client
 from tidegate.cli.options import Namespace, Output
 from tidegate.cli.output import Form, grid, when
 from tidegate.domain import events
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 app = typer.Typer(no_args_is_help=True, help="Events: publish, list, and whom they reach.")
 
@@ -28,7 +29,7 @@ def publish(
     payload: Annotated[str, typer.Option("--payload", help="A JSON object.")] = "{}",
     id: Annotated[str | None, typer.Option("--id", help="The same again changes nothing.", show_default=False)] = None,
     time: Annotated[str | None, typer.Option("--time", help="When it happened (RFC 3339).", show_default=False)] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Publish an event."""
@@ -51,7 +52,7 @@ def list_events(
     key: Key = None,
     since: Annotated[str | None, typer.Option("--since", help="Arrived from this instant on (RFC 3339).")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Events, newest first."""
@@ -66,7 +67,7 @@ def list_events(
 def who(
     type: Annotated[str, typer.Option("--type", help="The type of event.", show_default=False)],
     key: Annotated[str, typer.Option("--key", help="What it is about; the namespace may be left out.")],
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Which schedules such an event reaches."""

@@ -13,6 +13,7 @@ from tidegate.cli import output
 from tidegate.cli.client import Client, nothing_there, segment
 from tidegate.cli.options import NAMESPACED, Kind, Namespace, Output, collection, run_id
 from tidegate.cli.output import Form, facts, grid, took, when
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 Document = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ Document = Mapping[str, Any]
 def get(
     kind: Kind,
     name: Annotated[str | None, typer.Argument(help="One of them; all when left out.", show_default=False)] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """List things of a kind, or show one."""
@@ -39,7 +40,7 @@ def get(
 def describe(
     kind: Kind,
     name: Annotated[str, typer.Argument(help="Its name, or the id of a run.", show_default=False)],
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Everything that is known of one thing."""
@@ -63,7 +64,7 @@ def runs(
     state: Annotated[str | None, typer.Option("--state", help="Only in these states, e.g. failed,crashed.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="Only from this instant on (RFC 3339).")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, newest first.")] = 20,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Runs, newest first, those that never started included."""
@@ -179,6 +180,8 @@ def _schedule_row(item: Document) -> Sequence[Any]:
     spec, status = item["spec"], item.get("status") or {}
     enabled = status.get("enabled", spec.get("enabled"))
     mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
+    if enabled and status.get("unsatisfiable"):
+        mode = Text("unsatisfiable", style="yellow")
     trigger = output.brief(in_words(spec["trigger"]))
     return name_of(item), mode, spec.get("program"), trigger, when(status.get("next_fire"))
 
@@ -280,6 +283,7 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("Application", meta.get("application")),
             ("Owner", meta.get("owner")),
             ("State", ("enabled" if status.get("enabled") else "disabled") + _because(status.get("reason"))),
+            ("Unsatisfiable", status.get("unsatisfiable")),
             ("Revision", status.get("revision")),
             ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),
             ("Runs ended", stats.get("total_runs") or "none yet"),

@@ -18,6 +18,7 @@ from tidegate.cli.look import path_of
 from tidegate.cli.options import Namespace, Output, is_run_id
 from tidegate.cli.output import Form, facts, grid, when
 from tidegate.domain.errors import TidegateError
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 SIGNS: dict[bool | None, tuple[str, str]] = {True: ("yes", "green"), False: ("no ", "red"), None: ("-  ", "dim")}
 QUIET = 3.0  # seconds before progress is told where nobody looks
@@ -31,7 +32,7 @@ def preview(
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1000, help="How many fires.")] = 10,
     after: Annotated[str | None, typer.Option("--after", help="Fires after this instant (RFC 3339), not now.")] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """The next fires of a schedule, declared or not. Changes nothing."""
@@ -60,7 +61,7 @@ def _fires(name: str, fires: list[Mapping[str, Any]]) -> Any:
 
 def explain(
     name: Annotated[str, typer.Argument(help="A schedule, or the id of a run.", show_default=False)],
-    namespace: Namespace = "default",
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Why a schedule has not run, or why a run did or did not."""

@@ -11,6 +11,7 @@ from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
 from tidegate.documents.declared import Application, Dataset, Declaration, Namespace, Pool, Program, Schedule
 from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.naming import command
 from tidegate.domain.schedules import Mode
 from tidegate.ports.control import ControlStore, ControlTx, ProgramRecord, ScheduleRecord
 
@@ -221,8 +222,7 @@ def how_to_enable(effect: Effect, record: ScheduleRecord) -> str:
     if effect is not Effect.CREATED or record.mode is Mode.ENABLED:
         return ""
     metadata = record.metadata
-    where = "" if metadata.namespace == "default" else f" -n {metadata.namespace}"
-    return f"It is disabled. To enable it: tidegate enable {metadata.name}{where}"
+    return f"It is disabled. To enable it: {command(f'enable {metadata.name}', metadata.namespace)}"
 
 
 def _applied(document: Declaration, effect: Effect, hint: str = "") -> Applied:

@@ -1,4 +1,4 @@
-"""What the subjects of control share: pages, effects, dry runs, names that are not there, commands to copy."""
+"""What the subjects of control share: pages, effects, dry runs, names that are not there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from tidegate.documents.parsing import DEFAULT_NAMESPACE
 from tidegate.domain.errors import Conflict, NotFound, Stale
 from tidegate.ports.control import ControlStore, ControlTx
 
@@ -83,11 +82,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing."""
     near = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def command(words: str, namespace: str) -> str:
-    """A command to copy: `tidegate enable orders -n sales`; the namespace of what names none is left out."""
-    return f"tidegate {words}" if namespace == DEFAULT_NAMESPACE else f"tidegate {words} -n {namespace}"
 
 
 def check_revision(kind: str, name: str, expected: int | None, actual: int | None) -> None:

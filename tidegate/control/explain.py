@@ -7,13 +7,13 @@ without locks (`control.held`): what is said holds at this moment and promises n
 from __future__ import annotations
 
 from tidegate.control import held, progress, runs, schedules
-from tidegate.control.common import command
 from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.documents.event_shapes import measured
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.naming import command
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
@@ -83,7 +83,7 @@ def _by_its_tree(record: ScheduleRecord, gathered: Gathered, tree: Node, *, sche
             blocker, release = "scheduler", "start `tidegate up`, or `tidegate scheduler`"
             summary = "Its trigger is satisfied, but no scheduler is alive to see it."
     else:
-        summary = f"Its trigger is not satisfied: {gathered.why}"
+        summary = f"Its trigger is not satisfied: {gathered.why.rstrip('.')}."
     return Explanation(
         verdict="due" if gathered.satisfied else "idle",
         summary=summary,

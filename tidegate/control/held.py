@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from tidegate.control.common import command
 from tidegate.control.nodes import Explanation, Node
 from tidegate.domain.admission import (
     FROZEN,
@@ -42,6 +41,7 @@ from tidegate.domain.constraints import (
     program_counter,
 )
 from tidegate.domain.instants import Instant, format_duration, format_instant
+from tidegate.domain.naming import command
 from tidegate.domain.outlook import Outlook, outlook
 from tidegate.domain.schedules import ThenWaiting
 from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord

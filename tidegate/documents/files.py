@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.documents import declared
-from tidegate.documents.parsing import DEFAULT_NAMESPACE, parse
+from tidegate.documents.parsing import parse
 from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 
 def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
@@ -52,9 +53,10 @@ class Documents:
         the thing. The path alone where no document shows it."""
         for one in self._reads:
             about = one.value.get("metadata")
-            if one.value.get("kind") == kind and isinstance(about, dict) and about.get("name") == name:
-                if about.get("namespace") in (None, namespace):
-                    return f"{self.name}:{one.line_of(path)} {path}"
+            if one.value.get("kind") != kind or not isinstance(about, dict) or about.get("name") != name:
+                continue
+            if about.get("namespace") in (None, namespace):
+                return f"{self.name}:{one.line_of(path)} {path}"
         return path
 
     def _placed(self, fault: Fault) -> Fault:

@@ -24,36 +24,33 @@ def _empty_text(value: object) -> object:
     return "" if value is None else value
 
 
+Labels = Annotated[
+    dict[str, str],
+    BeforeValidator(_labels),
+    Field(max_length=100, description="key: text, for people and for filters"),
+]
+Owner = Annotated[str, BeforeValidator(_empty_text), Field(max_length=200, description="who answers for it")]
+Description = Annotated[str, BeforeValidator(_empty_text), Field(max_length=10_000, description="what it is for")]
+
+
 class Metadata(Document):
     """Whose it is and what is said about it; changing it resets nothing."""
 
     namespace: Name = Field(default="default", description="the tenancy it belongs to")
     name: Name = Field(description="its name, unique within the namespace")
     application: Name | None = Field(default=None, description="the application that owns it")
-    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(
-        default_factory=dict, max_length=100, description="key: text, for people and for filters"
-    )
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(
-        default="", max_length=200, description="who answers for it"
-    )
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field(
-        default="", max_length=10_000, description="what it is for"
-    )
+    labels: Labels = Field(default_factory=dict)
+    owner: Owner = ""
+    description: Description = ""
 
 
 class GlobalMetadata(Document):
     """Metadata of what lies in no namespace."""
 
     name: Name = Field(description="its name")
-    labels: Annotated[dict[str, str], BeforeValidator(_labels)] = Field(
-        default_factory=dict, max_length=100, description="key: text, for people and for filters"
-    )
-    owner: Annotated[str, BeforeValidator(_empty_text)] = Field(
-        default="", max_length=200, description="who answers for it"
-    )
-    description: Annotated[str, BeforeValidator(_empty_text)] = Field(
-        default="", max_length=10_000, description="what it is for"
-    )
+    labels: Labels = Field(default_factory=dict)
+    owner: Owner = ""
+    description: Description = ""
 
 
 class PoolMetadata(Document):

@@ -15,10 +15,9 @@ from tidegate.documents.schedules import spec_of, template_faults
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.naming import DEFAULT_NAMESPACE
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Metadata
-
-DEFAULT_NAMESPACE = "default"
 
 
 def parse(

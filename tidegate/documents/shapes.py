@@ -12,7 +12,7 @@ from tidegate.documents import encode
 from tidegate.documents.order import ordered
 from tidegate.domain.errors import Fault
 from tidegate.domain.evidence import MOST_EVENTS, ranges
-from tidegate.domain.instants import Instant, format_duration, format_instant, parse_instant
+from tidegate.domain.instants import SECOND, Instant, format_duration, format_instant, parse_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
 from tidegate.ports.control import (
@@ -122,7 +122,7 @@ def _waiting_for(record: RunRecord) -> list[dict[str, Any]]:
     told = []
     if not record.waiting_for and record.attempts and record.wake_at is not None:
         number = len(record.attempts)
-        why = f"Attempt {number + 1} starts no earlier than {format_instant(record.wake_at)}"
+        why = f"Attempt {number + 1} starts no earlier than {format_instant(whole_second(record.wake_at))}"
         why += f"; attempt {number} {_end_of(record.attempts[-1])}."
         told.append({"constraint": "retry", "verdict": "wait", "until": moment(record.wake_at), "why": why})
     for one in record.waiting_for:
@@ -136,6 +136,11 @@ def _waiting_for(record: RunRecord) -> list[dict[str, Any]]:
             }
         )
     return told
+
+
+def whole_second(at: Instant) -> Instant:
+    """Where a sentence need not be exact: the next whole second."""
+    return -(-at // SECOND) * SECOND
 
 
 def _end_of(attempt: AttemptRecord) -> str:

@@ -60,7 +60,7 @@ class TidegateError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        stop = "." if self.remedy and self.message[-1:].isalnum() else ""
+        stop = "." if self.remedy and self.message[-1:] not in ".!?:;" else ""
         return f"{self.message}{stop} {self.remedy}".strip()
 
 

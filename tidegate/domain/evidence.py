@@ -152,9 +152,11 @@ def take(trigger: Trigger, done: Advance, facts: Facts, now: Instant) -> Advance
 
 
 def shown(trigger: Trigger, progress: Progress, now: Instant) -> Evidence:
-    """Progress as evidence, consumed by nobody: what a run that a person asks for takes as its input."""
+    """Progress as evidence, consumed by nobody: what a run that a person asks for takes as its input. It is all of it,
+    also what arrived after `now`, the instant from which the reader looked."""
+    arrived = _latest(tally.last_at for tally in progress.tallies.values())
     return Evidence(
-        at=now,
+        at=now if arrived is None else max(now, arrived),
         pos=None,
         fire_time=_latest(tally.tick for tally in progress.tallies.values()),
         tallies={node: tally for node, tally in progress.tallies.items() if not _is_kept(trigger, node)},

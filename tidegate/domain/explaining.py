@@ -138,7 +138,7 @@ class _Telling:
 
     def quiet(self, node: Node, trigger: Quiet) -> tuple[Any, Any, str]:
         if node not in self.fold.settled:
-            return None, trigger.silence, "its trigger is not satisfied yet"
+            return None, trigger.silence, "there is nothing yet that could fall silent"
         at = self.fold.quiet_at(node, trigger)
         value = min(max(self.fold.now - (at - trigger.silence), 0), trigger.silence)
         if self.answer[node]:

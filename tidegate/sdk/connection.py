@@ -48,8 +48,12 @@ class Connection:
         import httpx  # here, so that who speaks to nobody starts at once
 
         self.url = (url or os.environ.get("TIDEGATE_URL") or DEFAULT_URL).rstrip("/")
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # half an IPv6 address, a port that is none
+            usable = False
+        if not usable:
             raise TidegateError(f"TIDEGATE_URL {self.url!r} is no address.", remedy=f"Write it like {DEFAULT_URL}.")
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         limits = httpx.Timeout(timeout, connect=5.0)
@@ -160,6 +164,8 @@ def _read(answer: httpx.Response) -> Any:
     except ValueError:
         body = answer.text
     if answer.is_success:
+        if "html" in kind:
+            raise TidegateError(f"What answers at {answer.url} is not Tidegate.", remedy="Look at TIDEGATE_URL.")
         return body
     problem = body if isinstance(body, dict) else {"detail": f"{answer.url} answered {answer.status_code}."}
     after = answer.headers.get("retry-after", "")

@@ -28,7 +28,7 @@ from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import encode_progress
 from tidegate.store.reading import Place, Tree, read_trees
 from tidegate.store.sql import load
-from tidegate.store.transactions import Parts, columns
+from tidegate.store.transactions import Parts, spanning
 from tidegate.store.waiting import make_room
 
 Q = load("collecting")
@@ -122,7 +122,7 @@ class CollectingTx(PublishingTx):
     async def _ticked(self, results: Sequence[Collected]) -> dict[tuple[int, Instant], RunKey]:
         """(schedule, tick) -> the clock's own run, or the one that it joined."""
         ticks = [RunKey(at, one.collecting.schedule_id, 0) for one in results for at in one.ticks]
-        rows = await self.fetch(Q.evidence, **columns(ticks)._asdict()) if ticks else []
+        rows = await self.fetch(Q.evidence, **spanning(ticks)) if ticks else []
         return {
             (schedule, slot): RunKey(slot, ScheduleId(schedule), order) if into is None else parse_run_id(into)
             for slot, schedule, order, _, _, into in rows
@@ -140,7 +140,7 @@ class CollectingTx(PublishingTx):
         if not runs:
             return
         runs = sorted(runs, key=lambda run: run.key)
-        keys = columns(run.key for run in runs)._asdict()
+        keys = spanning(run.key for run in runs)
         rows = await self.fetch(Q.evidence, **keys)
         known = {RunKey(row[0], ScheduleId(row[1]), row[2]): row[3] for row in rows}
         await self.session.send(

@@ -44,6 +44,8 @@ SET jit = off;
 SET timezone = 'UTC';
 """
 _LONGEST = b"SET transaction_timeout = '10s'"  # also where a process froze between two statements of a pipeline
+_NEVER = 1 << 30
+"""What is not said to be prepared never is. (None would mean that nothing is, said or not.)"""
 _KEEPALIVE: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -107,7 +109,7 @@ class Database:
         name = f"{self._name} {purpose}".strip()
         try:
             connection: Connection = await AsyncConnection.connect(
-                self.url, autocommit=True, application_name=name, prepare_threshold=None, **self._parameters
+                self.url, autocommit=True, application_name=name, prepare_threshold=_NEVER, **self._parameters
             )
         except psycopg.Error as error:
             raise translate(error) from error

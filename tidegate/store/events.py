@@ -228,7 +228,13 @@ async def logged(session: Session, places: Iterable[tuple[int, int]]) -> dict[tu
     wanted = sorted(set(places))
     if not wanted:
         return {}
-    rows = await session.rows(Q.rows, days=Ints(day for day, _ in wanted), positions=Ints(pos for _, pos in wanted))
+    rows = await session.rows(
+        Q.rows,
+        days=Ints(day for day, _ in wanted),
+        positions=Ints(pos for _, pos in wanted),
+        first_day=wanted[0][0],
+        last_day=wanted[-1][0],
+    )
     return {(row[0], row[1]): _logged(row) for row in rows}
 
 

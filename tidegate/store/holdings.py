@@ -3,7 +3,8 @@
 Order matters, or wake-ups are lost. A release first changes counters and pools, which locks them; only a later
 statement, with a newer snapshot, looks for those who wait. Whoever judges a run meanwhile either came before us, and
 then we see what it waits for, or waits for our lock, and then it sees what we gave back. So a waiting run that is
-locked by somebody else may be passed over.
+locked by somebody who judges it may be passed over. Others lock it too (a fire that joins it): where nobody was woken
+under a key that has room, it is done after the commit, when waiting for a lock stops nobody.
 
 A waiter is woken only where its own limit leaves room, and of those with one limit no more than it lets; what that
 leaves over is handed on by the transaction that settles the woken run, which looks at the same queue again.
@@ -23,7 +24,7 @@ from tidegate.store.connection import Row
 from tidegate.store.partitions import day_of
 from tidegate.store.queues import POOL, is_counter, waited_for
 from tidegate.store.sql import load
-from tidegate.store.transactions import SEPARATOR, Tx, by_partition, columns
+from tidegate.store.transactions import SEPARATOR, Parts, Tx, by_partition, columns
 
 Q = load("admission")
 RUNS = load("runs")
@@ -114,7 +115,16 @@ async def wake(tx: Tx, keys: Iterable[str], now: Instant) -> None:
     if pools:
         tx.tell("admit", if_rows=await tx.session.send(Q.wake_pools, names=Texts(pools), now=now))
     if counters or pools:
+        told = [*counters, *(POOL + name for name in pools)]
+        tx.overlooked.append(await tx.session.send(Q.overlooked, keys=Texts(told), now=now))
         tx.parts.wake.lower(now)
+
+
+async def wake_overlooked(parts: Parts, keys: Iterable[str], now: Instant) -> None:
+    """After the commit: one statement for each key, so that it holds no lock while it waits for another."""
+    for key in sorted(set(keys)):
+        await parts.database.execute(Q.wake_overlooked, key=key, now=now)
+    parts.wake.lower(now)
 
 
 async def finish(tx: Tx, ends: Sequence[tuple[RunKey, State, str]], now: Instant) -> list[Row]:

@@ -34,7 +34,7 @@ from tidegate.store.connection import Row
 from tidegate.store.events import LoggedEvent, logged
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
-from tidegate.store.transactions import columns
+from tidegate.store.transactions import spanning
 
 Q = load("collecting")
 
@@ -56,7 +56,7 @@ class PinningTx(CollectingTx):
         if not pins:
             return {}
         pins = sorted(pins, key=lambda one: one.key)
-        keys = columns(one.key for one in pins)._asdict()
+        keys = spanning(one.key for one in pins)
         known = {RunKey(row[0], ScheduleId(row[1]), row[2]): row[3] for row in await self.fetch(Q.evidence, **keys)}
         triggers = await self._triggers({one.key.schedule_id for one in pins})
         evidence: dict[RunKey, Any] = {}
@@ -130,6 +130,7 @@ class PinningTx(CollectingTx):
             lows=Ints(one.low for one in stretches),
             highs=Ints(one.high for one in stretches),
             days=Ints(one.day for one in stretches),
+            first_day=min(one.day for one in stretches),
             limit=limit,
         )
 

@@ -7,7 +7,7 @@ of arrivals. All of it is read up to one snapshot of the topics' totals: what is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.domain.collected import Amount, Arrival, Bulk, Deadline, Facts, Marks, Subscription, Topic
@@ -24,6 +24,7 @@ from tidegate.store.arrays import Ints
 from tidegate.store.connection import Row, Session
 from tidegate.store.definitions import Definitions
 from tidegate.store.events import logged
+from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import decode_progress
 from tidegate.store.sql import load
 
@@ -188,6 +189,7 @@ async def _crossings(
         need_rows=Ints(place.needs[1] for _, place, _, _ in asked),
         need_bytes=Ints(place.needs[2] for _, place, _, _ in asked),
         dues=Ints(due for _, _, _, due in asked),
+        **_span((place.day, place) for _, place, _, _ in asked),
     )
     found: dict[ScheduleId, int] = {}
     for index, pos in rows:
@@ -215,6 +217,7 @@ async def _singles(session: Session, trees: Sequence[Tree], crossings: Mapping[S
         ends=Ints(end for _, _, end, *_ in asked),
         days=Ints(0 if again else place.day for place, _, _, _, again in asked),
         positions=Ints(pos for *_, pos, _ in asked),
+        **_span((0 if again else place.day, place) for place, _, _, _, again in asked),
     )
     for row in rows:
         place, _, _, _, again = asked[row[0] - 1]
@@ -234,8 +237,16 @@ async def _ends(session: Session, trees: Sequence[Tree]) -> dict[int, Row]:
         firsts=Ints(place.seen + 1 for place in bulks),
         lasts=Ints(place.bulk for place in bulks),
         days=Ints(place.day for place in bulks),
+        **_span((place.day, place) for place in bulks),
     )
     return {id(bulks[row[0] - 1]): row[1:] for row in rows}
+
+
+def _span(asked: Iterable[tuple[int, Place]]) -> dict[str, int]:
+    """Between which days everything lies that is asked for: no other partitions are opened. A topic's last arrival is
+    of its last day."""
+    found = [(first, day_of(place.last_at)) for first, place in asked]
+    return {"first_day": min(first for first, _ in found), "last_day": max(last for _, last in found)}
 
 
 async def _payloads(session: Session, trees: Sequence[Tree]) -> Mapping[tuple[int, int], Mapping[str, object]]:

@@ -30,6 +30,7 @@ from tidegate.store.deadlines import DeadlinesTx
 from tidegate.store.definitions import Definitions
 from tidegate.store.event_reads import EventReading
 from tidegate.store.gates import GatesReading
+from tidegate.store.holdings import wake_overlooked
 from tidegate.store.instances import MembershipCalls
 from tidegate.store.lake import DatasetReading, WatchTx
 from tidegate.store.partitions import Partitions, day_of
@@ -37,7 +38,7 @@ from tidegate.store.pinning import PinningTx
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
 from tidegate.store.sql import load
-from tidegate.store.transactions import I, Parts, columns
+from tidegate.store.transactions import I, Parts, Tx, columns
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading,
                 await tx.begin()
                 yield tx
                 await tx.verify()
+        await self._wake_overlooked(tx)
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[ControlTransaction]:
@@ -98,11 +100,19 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading,
                 tx = ControlTransaction(self.parts, session)
                 yield tx
                 await tx.settle_up()
+        await self._wake_overlooked(tx)
         if topics := tx.told():
             try:
                 await self.parts.database.execute(I.notify, topics=Texts(sorted(topics)))
             except Unavailable as error:  # what was asked is done; who was not told looks within a second
                 log.warning("a change could not be announced: %s", error)
+
+    async def _wake_overlooked(self, tx: Tx) -> None:
+        """Runs that a committed transaction was to wake and found locked; else the reconciler would, much later."""
+        keys = [key for cursor in tx.overlooked for (key,) in await cursor.fetchall()]
+        if keys:
+            with suppress(Unavailable):
+                await wake_overlooked(self.parts, keys, await self.now())
 
     @contextmanager
     def _looking_anew(self) -> Iterator[None]:

@@ -58,6 +58,14 @@ def columns(keys: Iterable[RunKey]) -> Keys:
     return Keys(Ints(key.slot for key in keys), Ints(key.schedule_id for key in keys), Ints(key.ord for key in keys))
 
 
+def spanning(keys: Iterable[RunKey]) -> dict[str, Any]:
+    """Run keys as columns, and the slots between which they lie: a statement that is told them opens no partition
+    beyond."""
+    keys = list(keys)
+    slots = [key.slot for key in keys]
+    return {**columns(keys)._asdict(), "oldest": min(slots), "newest": max(slots)}
+
+
 def ascending(key: RunKey) -> tuple[int, int, int]:
     """The order in which live runs are locked (docs/explanation/locks.md)."""
     return (key.schedule_id, key.slot, key.ord)
@@ -79,6 +87,7 @@ class Tx:
         self.session = session
         self.topics: set[str] = set()
         self.instants = Instants()
+        self.overlooked: list[Cursor] = []  # keys under which nobody could be woken (see holdings)
         self._if_rows: list[tuple[Cursor, str]] = []
 
     def tell(self, topic: str, *, if_rows: Cursor | None = None) -> None:

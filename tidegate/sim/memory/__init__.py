@@ -14,13 +14,13 @@ from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.deadlines import DeadlinesTransaction
-from tidegate.sim.memory.declare import ControlTransaction
 from tidegate.sim.memory.event_reads import EventReading
 from tidegate.sim.memory.gates import GatesReading
 from tidegate.sim.memory.lake import DatasetReading, WatchTransaction
 from tidegate.sim.memory.membership import MembershipCalls
 from tidegate.sim.memory.pinning import PinningTransaction
 from tidegate.sim.memory.read import Reading
+from tidegate.sim.memory.requests import ControlTransaction
 from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.memory.time import TimekeeperTransaction
 from tidegate.sim.memory.upkeep import Upkeep

@@ -147,6 +147,28 @@ UPDATE run_live l SET wake_at = %(now)s FROM found f
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord
 RETURNING l.wake_key;
 
+-- overlooked: keys with room under which somebody waits and nobody was woken, since somebody else had the run locked
+SELECT k.key
+FROM unnest(%(keys)s) AS k(key)
+LEFT JOIN limit_counter h ON h.key = k.key
+LEFT JOIN pool p ON 'pool:' || p.name = k.key
+WHERE NOT EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_at <= %(now)s)
+  AND CASE WHEN p.name IS NOT NULL
+           THEN p.used < p.slots AND EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key)
+           ELSE EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_limit > coalesce(h.held, 0))
+      END;
+
+-- wake_overlooked: the first who waits for a key and may go, however long somebody has it locked
+UPDATE run_live l SET wake_at = %(now)s
+FROM (
+    SELECT slot, schedule_id, ord FROM run_live
+    WHERE wake_key = %(key)s
+      AND (wake_limit = 0 OR wake_limit > coalesce((SELECT held FROM limit_counter WHERE key = %(key)s), 0))
+    ORDER BY rank, slot, schedule_id, ord LIMIT 1 FOR UPDATE
+) f
+WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord AND l.state = 'waiting'
+  AND (l.wake_at IS NULL OR l.wake_at > %(now)s);
+
 -- wake_pools: per pool with free slots, the first runs that wait for it, no more than there are slots
 WITH found AS MATERIALIZED (
     SELECT w.slot, w.schedule_id, w.ord

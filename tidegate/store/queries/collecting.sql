@@ -37,6 +37,7 @@ FROM unnest(%(keys)s, %(starts)s, %(ends)s, %(days)s, %(needs)s, %(need_rows)s, 
 CROSS JOIN LATERAL (
     SELECT a.pos FROM arrival a
     WHERE a.key_id = d.key_id AND a.n >= d.start AND a.n <= d.stop AND a.day >= d.day
+      AND a.day >= %(first_day)s AND a.day <= %(last_day)s
       AND (a.n >= d.need OR a.sum_rows >= d.need_rows OR a.sum_bytes >= d.need_bytes OR a.at >= d.due)
     ORDER BY a.n LIMIT 1
 ) a;
@@ -47,6 +48,7 @@ FROM unnest(%(keys)s, %(starts)s, %(ends)s, %(days)s, %(positions)s) WITH ORDINA
 CROSS JOIN LATERAL (
     SELECT * FROM arrival a
     WHERE a.key_id = d.key_id AND a.n >= d.start AND a.n <= d.stop AND a.day >= d.day AND a.pos >= d.pos
+      AND a.day >= %(first_day)s AND a.day <= %(last_day)s
     ORDER BY a.n
 ) a
 ORDER BY d.i, a.n;
@@ -55,11 +57,13 @@ ORDER BY d.i, a.n;
 SELECT d.i, f.at, l.at, l.sum_rows, l.sum_bytes
 FROM unnest(%(keys)s, %(firsts)s, %(lasts)s, %(days)s) WITH ORDINALITY AS d(key_id, first, last, day, i)
 LEFT JOIN LATERAL (
-    SELECT a.at FROM arrival a WHERE a.key_id = d.key_id AND a.n = d.first AND a.day >= d.day LIMIT 1
+    SELECT a.at FROM arrival a WHERE a.key_id = d.key_id AND a.n = d.first AND a.day >= d.day
+      AND a.day >= %(first_day)s AND a.day <= %(last_day)s LIMIT 1
 ) f ON true
 LEFT JOIN LATERAL (
     SELECT a.at, a.sum_rows, a.sum_bytes FROM arrival a
-    WHERE a.key_id = d.key_id AND a.n = d.last AND a.day >= d.day LIMIT 1
+    WHERE a.key_id = d.key_id AND a.n = d.last AND a.day >= d.day
+      AND a.day >= %(first_day)s AND a.day <= %(last_day)s LIMIT 1
 ) l ON true;
 
 -- claim_inbox: take entries of the inbox; the schedules that have something to look at. Of many the rest is put back, by
@@ -151,14 +155,16 @@ ORDER BY w.schedule_id;
 -- evidence: what these runs have as theirs
 SELECT r.slot, r.schedule_id, r.ord, r.evidence, r.outcome, r.merged_into
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s) AS d(slot, schedule_id, ord)
-JOIN run r ON r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord;
+JOIN run r ON r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord
+             AND r.slot >= %(oldest)s AND r.slot <= %(newest)s;
 
 -- write_evidence: what these runs have as theirs by now
 UPDATE run r SET evidence = d.evidence::jsonb, fire_time = coalesce(r.fire_time, d.fire_time),
                  priority = greatest(r.priority, d.priority)
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(evidences)s, %(fire_times)s, %(priorities)s)
      AS d(slot, schedule_id, ord, evidence, fire_time, priority)
-WHERE r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord;
+WHERE r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord
+  AND r.slot >= %(oldest)s AND r.slot <= %(newest)s;
 
 -- raise_priorities: of live runs that others joined
 UPDATE run_live l SET priority = greatest(l.priority, d.priority)
@@ -246,6 +252,7 @@ SELECT d.i, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, a.event_
 FROM unnest(%(keys)s, %(lows)s, %(highs)s, %(days)s) WITH ORDINALITY AS d(key_id, low, high, day, i)
 CROSS JOIN LATERAL (
     SELECT * FROM arrival a WHERE a.key_id = d.key_id AND a.n > d.low AND a.n <= d.high AND a.day >= d.day
+      AND a.day >= %(first_day)s
     ORDER BY a.n LIMIT %(limit)s
 ) a
 ORDER BY d.i, a.n;
@@ -255,6 +262,7 @@ SELECT d.i, a.n, a.pos, a.at, a.rows, a.bytes, a.sum_rows, a.sum_bytes, a.event_
 FROM unnest(%(keys)s, %(lows)s, %(highs)s, %(days)s) WITH ORDINALITY AS d(key_id, low, high, day, i)
 CROSS JOIN LATERAL (
     SELECT * FROM arrival a WHERE a.key_id = d.key_id AND a.n > d.low AND a.n <= d.high AND a.day >= d.day
+      AND a.day >= %(first_day)s
     ORDER BY a.n DESC LIMIT %(limit)s
 ) a
 ORDER BY d.i, a.n;
@@ -263,7 +271,8 @@ ORDER BY d.i, a.n;
 UPDATE run r SET evidence = d.evidence::jsonb, inputs = d.inputs::jsonb
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(evidences)s, %(inputs)s)
      AS d(slot, schedule_id, ord, evidence, inputs)
-WHERE r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord;
+WHERE r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord
+  AND r.slot >= %(oldest)s AND r.slot <= %(newest)s;
 
 -- close: the input of these live runs is closed; of some, what is owed was moved with it
 UPDATE run_live l SET closed = true, moved = d.moved

@@ -75,7 +75,7 @@ ORDER BY e.day DESC, e.pos DESC LIMIT %(limit)s;
 SELECT e.day, e.pos, e.at, e.type, e.key, e.time, e.source, e.source_id, e.payload,
        e.slot, e.schedule_id, e.ord, s.namespace, s.name, p.namespace, p.name, r.cause, r.reason, r.fire_time, r.arguments
 FROM unnest(%(days)s, %(positions)s) AS d(day, pos)
-JOIN event e ON e.day = d.day AND e.pos = d.pos
+JOIN event e ON e.day = d.day AND e.pos = d.pos AND e.day >= %(first_day)s AND e.day <= %(last_day)s
 LEFT JOIN schedule s ON s.id = e.schedule_id
 LEFT JOIN run r ON r.slot = e.slot AND r.schedule_id = e.schedule_id AND r.ord = e.ord
 LEFT JOIN program p ON p.id = r.program_id;
