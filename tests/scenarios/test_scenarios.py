@@ -16,7 +16,7 @@ from tidegate.api.context import Doors
 from tidegate.sim.memory import MemoryStore
 from tidegate.sim.testing import World
 
-from .stages import Cast, Real, Story, Virtual, play
+from .stages import Cast, Real, Story, Virtual, play, play_at_once
 from .stories import SCENARIOS
 
 MARKS = ("GATE-6", "LIFE-1", "LIFE-6", "LIFE-4", "GATE-4", "DATA-5", "LIFE-5", "GATE-17")
@@ -87,7 +87,6 @@ def test_scaled_on_the_real_system(real: Real, scenario: Callable[[Cast], Story]
 @pytest.mark.timeout(240)
 @pytest.mark.requirement("GATE-17", "LIFE-7")
 def test_all_of_them_together_on_the_real_system(real: Real) -> None:
-    casts = [Cast(real, f"together-{number}-{again}") for again in range(3) for number in range(1, 9)]
-    stories = [SCENARIOS[place % len(SCENARIOS)](cast) for place, cast in enumerate(casts)]
-    play(real, *stories)
+    stories = [scenario(Cast(real, f"together-{number}")) for number, scenario in enumerate(SCENARIOS, start=1)]
+    play_at_once(real, *stories)
     assert real.ask("GET", "/audit/ledger").json()["holds"]

@@ -414,7 +414,7 @@ def _load(constraint: Load, facts: AdmissionFacts) -> Met | Wait:
     if gauge is None:
         return Wait(key=key, why=f"There is no reading of {resource} yet.")
     if gauge.value is None:
-        return Wait(key=key, why=f"{resource} cannot be read: {gauge.error}")
+        return Wait(key=key, why=f"{resource} cannot be read: {gauge.error.rstrip('.')}.")
     if gauge.value < constraint.below:
         return MET
     return Wait(key=key, why=f"{resource} is at {gauge.value:g}; it must be below {constraint.below:g}.")

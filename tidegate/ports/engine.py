@@ -137,7 +137,7 @@ class AdmitterTx(Protocol):
 
 class DispatcherTx(Protocol):
     async def claim_ready(self, kinds: Collection[str], now: Instant, limit: int) -> Sequence[Launch]:
-        """Ready runs of these program kinds, highest priority first, claimed; within their pools' launch rates, whose
+        """Ready runs of these program kinds, first in rank first, claimed; within their pools' launch rates, whose
         tokens are taken. Each becomes `starting` with an open attempt of this instance: the possible crash, which is
         on record once the transaction commits and before any backend is touched."""
 

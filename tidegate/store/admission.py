@@ -53,6 +53,7 @@ class AdmissionTx(FencedTx):
             self._heads.answer(self.instants)
             await self.instants.write(self)
             return []
+        rows.sort(key=_rank)
         return await self._candidates(await self._with_their_clocks(rows))
 
     async def _claim_heads(self, due: Sequence[Row], room: int, now: Instant) -> list[Row]:
@@ -229,6 +230,10 @@ class AdmissionTx(FencedTx):
         gone = await finish(self, [(one.key, one.outcome, one.reason) for one in discards], now)
         released.finished(gone)
         await set_after_finish(self, clocks, {row[1]: now for row in gone})
+
+
+def _rank(row: Row) -> tuple[int, int, int, int]:
+    return row[18], row[0], row[1], row[2]
 
 
 async def next_wake(parts: Parts) -> Instant | None:

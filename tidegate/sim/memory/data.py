@@ -112,7 +112,7 @@ class Data(Database):
         self.queue_due: Ordered[tuple[Instant, str]] = Ordered()
         self.starts_of: dict[str, dict[RunKey, None]] = {}  # counter -> runs of its start_log
         self.counters_of: dict[RunKey, dict[str, None]] = {}  # run -> counters in whose start_log it is
-        self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (-priority, run)
+        self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (rank, run)
         self.days: dict[int, dict[RunKey, None]] = {}  # day of the slot -> its runs
         self.live: dict[RunKey, None] = {}
         self.live_of: dict[int, dict[RunKey, None]] = {}
@@ -160,7 +160,7 @@ class Data(Database):
             if old.state is WAITING:
                 self._forget_waiting(old)
             elif old.state is READY:
-                self.ready[old.program.kind].discard((-old.priority, old.key))
+                self.ready[old.program.kind].discard((rank(old.priority, old.created_at), old.key))
         if new is None:
             if old is not None:
                 self._forget_live(old.key)
@@ -179,7 +179,7 @@ class Data(Database):
             ready = self.ready.get(new.program.kind)
             if ready is None:
                 ready = self.ready[new.program.kind] = Ordered()
-            ready.add((-new.priority, new.key))
+            ready.add((rank(new.priority, new.created_at), new.key))
         if old is None:
             day = new.key.slot // DAY
             runs = self.days.get(day)

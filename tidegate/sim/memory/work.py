@@ -197,7 +197,7 @@ class WorkerTransaction(EngineTransaction):
 
 
 def ready_runs(data: Data, kinds: Collection[str]) -> list[RunRow]:
-    """Committed ready runs of these kinds, highest priority first."""
+    """Committed ready runs of these kinds, first in rank first."""
     queues = [data.ready[kind].keys for kind in kinds if kind in data.ready and data.ready[kind].keys]
     order = queues[0] if len(queues) == 1 else sorted(item for queue in queues for item in queue)
     return [data.run.rows[key] for _, key in order]

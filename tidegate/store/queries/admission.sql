@@ -1,4 +1,4 @@
--- claim_waiting: waiting runs to be judged, those woken earlier first, then by rank, claimed, with the newest revisions
+-- claim_waiting: waiting runs to be judged, first those woken first, claimed, with the newest revisions
 WITH claimed AS MATERIALIZED (
     SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts, array_to_string(held, E'\x1f') AS held,
            given, wake_at, wake_key, pool, cause, closed, fire_time, previous_fire, caused_by, arguments, rank
@@ -13,8 +13,7 @@ SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL,
 FROM claimed w
 JOIN clock c ON c.schedule_id = w.schedule_id
 JOIN program p ON p.id = c.program_id
-JOIN schedule s ON s.id = w.schedule_id
-ORDER BY w.wake_at, w.rank, w.slot, w.schedule_id, w.ord;
+JOIN schedule s ON s.id = w.schedule_id;
 
 -- due_queues: queues whose instant has come, earliest first
 SELECT key, turn FROM queue_wake WHERE at <= %(now)s ORDER BY at, key LIMIT %(limit)s;
@@ -39,8 +38,7 @@ SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL,
 FROM claimed w
 JOIN clock c ON c.schedule_id = w.schedule_id
 JOIN program p ON p.id = c.program_id
-JOIN schedule s ON s.id = w.schedule_id
-ORDER BY w.rank, w.slot, w.schedule_id, w.ord;
+JOIN schedule s ON s.id = w.schedule_id;
 
 -- next_wake: the earliest instant above the floor at which a waiting run, and at which a queue, is to be looked at
 SELECT (SELECT wake_at FROM run_live WHERE wake_at > %(floor)s ORDER BY wake_at, rank, slot, schedule_id, ord LIMIT 1),

@@ -20,8 +20,3 @@ WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord;
 
 -- next: when the next live run is to be looked at
 SELECT deadline_at FROM run_live WHERE deadline_at IS NOT NULL ORDER BY deadline_at LIMIT 1;
-
--- earlier: of runs that got older evidence, or another deadline, when to look
-UPDATE run_live l SET deadline_at = d.at, deadline_base = d.base
-FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(ats)s, %(bases)s) AS d(slot, schedule_id, ord, at, base)
-WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord;

@@ -1,8 +1,10 @@
+-- The lock of `share` and `change` is 0x7469_6465_0000_0003; the ones before it are migrate.py's and partitions.py's.
+
 -- share: until the commit nobody freezes, lifts the freeze or changes a calendar
-SELECT pg_advisory_xact_lock_shared(8388346165908733954);
+SELECT pg_advisory_xact_lock_shared(8388346165908733955);
 
 -- change: until the commit nobody reads the freeze or a calendar in order to admit
-SELECT pg_advisory_xact_lock(8388346165908733954);
+SELECT pg_advisory_xact_lock(8388346165908733955);
 
 -- frozen: by whose word, since when and why nothing may start
 SELECT who, since, reason FROM frozen;
