@@ -34,8 +34,8 @@ def _read(file: str, namespace: str) -> tuple[list[dict[str, Any]], str, str]:
         path = Path(file)
         return files.raw_documents(path, default_namespace=namespace), files.text_of(path), path.name
     text = sys.stdin.read()
-    files.check(text, "stdin", default_namespace=namespace)
-    return [one.value for one in yaml.read(text, "stdin")[0]], text, "stdin"
+    files.check(text, "stdin", default_namespace=namespace)  # a calendar's file lies where the command runs
+    return [files.with_ics(Path(), one.value) for one in yaml.read(text, "stdin")[0]], text, "stdin"
 
 
 def apply(

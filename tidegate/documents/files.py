@@ -9,19 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate.documents import declared
+from tidegate.documents import declared, icalendar
 from tidegate.documents.parsing import DEFAULT_NAMESPACE, parse
 from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
 
 
-def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
-    """Every document of a text, checked; `name` stands in the faults. Raises Invalid with all faults of all of them."""
+def check(
+    text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE, folder: Path = Path()
+) -> list[declared.Declaration]:
+    """Every document of a text, checked; `name` stands in the faults, `folder` is where the files lie that a document
+    names. Raises Invalid with all faults of all of them."""
     made: list[declared.Declaration] = []
     documents, faults = read(text, name)
     for one in documents:
         try:
-            made.append(parse(one.value, default_namespace=default_namespace))
+            made.append(parse(with_ics(folder, one.value), default_namespace=default_namespace))
         except Invalid as invalid:
             faults += [_placed(fault, one, name) for fault in invalid.faults]
     faults += _twice(made, name)
@@ -35,12 +38,32 @@ def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -
 def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[dict[str, Any]]:
     """Every document of a file as plain JSON values, checked: what a client sends to the server.
 
-    A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere.
-    Raises Invalid with every fault of the whole file, NotFound, Refused.
+    A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere. So
+    is a calendar's `ics`, and what it holds is sent. Raises Invalid with every fault of the whole file, NotFound,
+    Refused.
     """
-    text = _read_text(path)
-    check(text, path.name, default_namespace=default_namespace)
-    return [_beside(path, one.value) for one in read(text, path.name)[0]]
+    text, folder = _read_text(path), path.resolve().parent
+    check(text, path.name, default_namespace=default_namespace, folder=folder)
+    return [_beside(path, with_ics(folder, one.value)) for one in read(text, path.name)[0]]
+
+
+def with_ics(folder: Path, document: Any) -> Any:
+    """A calendar with the content of the file that its `ics` names; anything else as it is. Raises Invalid."""
+    spec = document.get("spec") if isinstance(document, dict) and document.get("kind") == "Calendar" else None
+    named = spec.get("ics") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(named, str) or icalendar.is_content(named):
+        return document
+    try:
+        content = (folder / named).read_text("utf-8-sig")
+    except (OSError, ValueError) as fault:
+        reason = (
+            "is not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else getattr(fault, "strerror", str(fault))
+        )
+        raise Invalid([Fault("spec.ics", f"names the file {named!r}, which cannot be read: {reason}")]) from None
+    if not icalendar.is_content(content):
+        reason = f"names the file {named!r}, which is no iCalendar file: it does not begin with {icalendar.BEGINNING}"
+        raise Invalid([Fault("spec.ics", reason)])
+    return {**document, "spec": {**spec, "ics": content}}
 
 
 def place_of(text: str, name: str, kind: str, namespace: str, thing: str, path: str) -> str:
