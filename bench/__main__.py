@@ -24,7 +24,20 @@ from rich.markup import escape
 
 from bench.figures import Figure
 
-ALL = ("cron", "planning", "simulator", "fires", "midnight", "python_runs", "latency", "idle", "watch", "spark")
+ALL = (
+    "cron",
+    "planning",
+    "simulator",
+    "fires",
+    "midnight",
+    "admission",
+    "python_runs",
+    "latency",
+    "idle",
+    "life",
+    "watch",
+    "spark",
+)
 WIDTH = 80
 
 
