@@ -195,7 +195,7 @@ class SupervisorTx(Protocol):
         statistics; next_due of after_finish clocks; events. An attempt that is closed already is passed over."""
 
     async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
-        """Mark as stopping for a reason (`timeout`, `window`, `shutdown`); one that is stopping already keeps its reason."""
+        """Mark as stopping for a reason (`timeout`, `window`, `shutdown`); one that stops already keeps its reason."""
 
     async def adopt(self, host: str, kinds: Collection[str], now: Instant, limit: int) -> Sequence[OpenAttempt]:
         """Open attempts of this host and these kinds whose instance has ended or moved on, claimed and made this
