@@ -8,6 +8,7 @@ import pytest
 from sizes import examples, first
 
 from tidegate.domain.instants import HOUR, MINUTE, SECOND
+from tidegate.domain.schedules import Mode
 from tidegate.sim.faults import USUAL as FAULTS
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, simulate
@@ -31,6 +32,8 @@ FED = Scenario(
 """Publishers, and triggers of every kind that wait for what they publish, programs, and silence."""
 GATED = replace(SHORT, span=6 * MINUTE, size=Size(schedules=8, programs=4, every=15 * SECOND, gates=0.25))
 """Constraints of every type, groups, suspensions in every mode, freezes, calendars that change, readings."""
+RESTED = replace(GATED, feeds=Feeds(schedules=10, every=4 * SECOND, change=20 * SECOND, rests=tuple(Mode)[1:]))
+"""The same, and triggers that collect, whose schedules rest in every mode."""
 CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
@@ -70,6 +73,12 @@ def test_gates_hold_where_nothing_fails() -> None:
     assert not _broken(replace(GATED, faults=False), range(300, 300 + examples(10)))
 
 
+@pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3")
+def test_what_is_collected_while_schedules_rest_is_kept_passed_by_or_merged_as_their_mode_says() -> None:
+    assert not _broken(RESTED, range(examples(10)))
+    assert not _broken(replace(RESTED, faults=False), range(examples(5)))
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("GATE-11", "GATE-13", "GATE-14", "GATE-17", "GATE-19", "LIFE-3")
 @pytest.mark.parametrize("first", range(11000, 12000, 100))
@@ -81,8 +90,7 @@ def test_no_gate_is_passed_in_a_thousand_seeds(first: int) -> None:
 @pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3", "LIFE-4")
 @pytest.mark.parametrize("first", range(13000, 13200, 50))
 def test_gates_and_events_together_break_no_law(first: int) -> None:
-    both = replace(GATED, feeds=Feeds(schedules=8, every=4 * SECOND, change=MINUTE))
-    assert not _broken(both, range(first, first + 50))
+    assert not _broken(RESTED, range(first, first + 50))
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tidegate.control import applications, datasets, namespaces, pools, programs, schedules, verifying
+from tidegate.control import applications, calendars, datasets, namespaces, pools, programs, schedules, verifying
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
-from tidegate.documents.declared import Application, Dataset, Declaration, Namespace, Pool, Program, Schedule
+from tidegate.documents.declared import Application, Calendar, Dataset, Declaration, Namespace, Pool, Program, Schedule
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import command
 from tidegate.domain.schedules import Mode
@@ -68,15 +68,16 @@ async def apply(
     dry_run: bool = False,
     strict: bool = False,
 ) -> tuple[Applied, ...]:
-    """Write all of them or none: namespaces, pools, applications, programs, schedules, whatever their order. `strict`:
-    what contradicts itself is refused. Raises Invalid (also: every schedule whose program is neither stored nor
-    declared), Conflict."""
+    """Write all of them or none: namespaces, pools, applications, programs, schedules, calendars, whatever their order.
+    `strict`: what contradicts itself is refused. Raises Invalid (also: every schedule whose program is neither stored
+    nor declared), Conflict."""
     flat, paths = list(_flat(documents)), list(_paths(documents))
     _refuse_twice(flat, paths)
     warned = await verifying.warnings(store, [one for _, one in _of(flat, Schedule)], flat)
     if strict:
         verifying.refuse(_placed(warned), "the documents")
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
+    stored_calendars = {one[0].name: one for one in await store.calendars()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
     done: dict[int, Applied] = {}
     async with changing(store, dry_run=dry_run) as tx:
@@ -97,6 +98,9 @@ async def apply(
             done[place] = _applied(application, effect)
         refs = await _write_programs(tx, flat, done, who=who)
         await _write_schedules(tx, flat, paths, refs, known, done, who=who, on_update=on_update)
+        for place, calendar in _of(flat, Calendar):  # last: they come late in the order of locks
+            stored_calendar = stored_calendars.get(calendar.metadata.name)
+            done[place] = _applied(calendar, await calendars.write(tx, calendar, stored_calendar, who=who, now=now))
     return tuple(replace(done[place], warnings=_warnings(flat[place], warned)) for place in sorted(done))
 
 
@@ -271,6 +275,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
         case Dataset():
             watched = next(iter(await store.datasets([given.name])), None)
             stored = None if watched is None or watched.document is None else dict(watched.document)
+            wanted = dict(given.document)
+        case Calendar():
+            closed = {one.name: document for one, document in await store.calendars()}.get(metadata.name)
+            stored = None if closed is None else dict(closed)
             wanted = dict(given.document)
         case Application():
             held = {name: one for _, name, one in await store.applications(metadata.namespace)}

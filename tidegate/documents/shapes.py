@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tidegate.documents import encode
 from tidegate.documents.order import ordered
+from tidegate.domain.calendars import Calendar, closed_until
 from tidegate.domain.errors import Fault
 from tidegate.domain.evidence import MOST_EVENTS, ranges
 from tidegate.domain.instants import SECOND, Instant, format_duration, format_instant, parse_instant
@@ -18,6 +19,7 @@ from tidegate.domain.schedules import JsonObject, Mode
 from tidegate.ports.control import (
     AttemptRecord,
     Change,
+    Freeze,
     Metadata,
     PoolRecord,
     ProgramRecord,
@@ -275,6 +277,24 @@ def namespace(name: str, document: JsonObject) -> dict[str, Any]:
         "description": document.get("description", ""),
     }
     return {"apiVersion": encode.API_VERSION, "kind": "Namespace", "metadata": said, "spec": {}}
+
+
+def calendar(calendar: Calendar, document: JsonObject, now: Instant) -> dict[str, Any]:
+    """`status.closed_until`: null while it is open."""
+    return {
+        "apiVersion": encode.API_VERSION,
+        "kind": "Calendar",
+        "metadata": dict(document.get("metadata") or {"name": calendar.name}),
+        "spec": ordered(document.get("spec") or {}),
+        "status": {"closed_until": moment(closed_until(calendar, now))},
+    }
+
+
+def freeze(given: Freeze | None) -> dict[str, Any]:
+    """Nothing starts while `frozen`; the other keys are null when it is not."""
+    if given is None:
+        return {"frozen": False, "who": None, "since": None, "reason": None}
+    return {"frozen": True, "who": given.who, "since": moment(given.since), "reason": given.reason}
 
 
 def pool(record: PoolRecord) -> dict[str, Any]:

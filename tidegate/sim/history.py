@@ -18,7 +18,7 @@ from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import LIVE, Cause, State
-from tidegate.domain.schedules import JsonObject, Revision
+from tidegate.domain.schedules import JsonObject, Mode, Revision
 from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
 from tidegate.sim.memory.collect import read_collecting
@@ -134,6 +134,7 @@ class TreeFact:
     resets: tuple[Reset, ...]  # ascending; the last is in force
     owed: Mapping[str, Owed]
     set_aside: bool
+    modes: frozenset[Mode]  # of its revisions since the last reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +334,11 @@ def _trees(sim: Simulation) -> tuple[TreeFact, ...]:
                 resets=tuple(made),
                 owed={place[1]: owed for place, owed in sorted(data.owed.rows.items()) if place[0] == number},
                 set_aside=any(row.schedule_id == number for row in data.set_aside.rows.values()),
+                modes=frozenset(
+                    one.revision.mode
+                    for one in data.schedule.rows[number].revisions
+                    if one.revision.rev >= made[-1].rev
+                ),
             )
         )
     return tuple(found)

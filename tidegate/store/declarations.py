@@ -185,10 +185,17 @@ class DeclarationsTx(Tx):
         await self._add_revision(
             schedule, rev, spec, document, mode, reason, author, valid_from, held_expires=held_expires
         )
+        queue = f"resume:{schedule}"
         stood_still = was in SUSPENDED_MODES and not expired
         woken = await self.session.send(
-            RUNS.wake_schedule, schedule=schedule, now=valid_from, since=since if stood_still else None
+            RUNS.wake_schedule,
+            schedule=schedule,
+            now=valid_from,
+            resume=queue,
+            since=since if stood_still else None,
         )
+        if was in SUSPENDED_MODES:
+            self.instants.look(queue, valid_from)
         self.tell("admit", if_rows=woken)
         self.parts.wake.lower(valid_from)
         self._clock_moved(clock)

@@ -121,7 +121,10 @@ class Reading:
         """Runs, and stretches with their first fire, newest first; a stretch stands at its last fire, below a run."""
         named = {"namespace": namespace, "name": schedule}
         wanted = Texts(sorted(states))
-        if states and states <= LIVE:
+        if states and states <= LIVE and schedule is not None:
+            ids = await session.rows(LEDGER.ids_named, **named)
+            rows = await session.rows(LEDGER.page_live_of, **where, ids=Ints(row[0] for row in ids), states=wanted)
+        elif states and states <= LIVE:
             rows = await session.rows(LEDGER.page_live, **where, **named, states=wanted)
         elif schedule is not None:
             ids = await session.rows(LEDGER.ids_named, **named)

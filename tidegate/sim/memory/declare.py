@@ -242,11 +242,13 @@ class Declarations(GatesTransaction):
         revision = Revision(
             schedule_id=schedule, rev=rev, valid_from=valid_from, mode=mode, spec=spec, held_expires=held_expires
         )  # fmt: skip
-        resumed = suspended_since(row.revisions) if not spares(revision) else None
+        since = suspended_since(row.revisions) if not spares(revision) else None
         row.revisions = (*row.revisions, Written(revision, document, author, reason))
         time.rev, time.program_id, time.mode = rev, program, mode
         time.cursor, time.cursor_rev, time.next_due = clock.cursor, clock.cursor_rev, clock.next_due
-        await self.judge_again(schedule, resumed, self.clock_now())
+        if since is not None:
+            await self.move_expiries(schedule, since, valid_from)
+        await self.judge_again(schedule, self.clock_now())
         self.topics["clock"] = None
         return rev
 

@@ -62,27 +62,31 @@ class GatesTransaction(WaitingTransaction):
         self.look_at(FREEZE, now)
         return True
 
-    async def judge_again(self, schedule: ScheduleId, resumed: Instant | None, now: Instant) -> None:
-        """A revision was added: its runs that wait for something may go by now. `resumed`: since when runs were held
-        that do not expire meanwhile, where that ends now."""
+    async def _waiting_of(self, schedule: ScheduleId) -> list[RunRow]:
+        """Its waiting runs, locked: who is judging one by the revision before comes first."""
         data = self.data
-        held = f"resume:{schedule}"
-        for key in sorted(data.live_of.get(schedule, {})):
-            if data.run.rows[key].state is not State.WAITING:
-                continue
-            await self.lock(data.run, key)  # who is judging it by the old revision comes first
-            run = self.get(data.run, key)
-            if run is None or run.state is not State.WAITING:
-                continue
-            if resumed is not None and is_spared(run) and run.expires_at is not None:
-                run = self.edit(data.run, key)
-                run.expires_at = (run.expires_at or 0) + max(0, now - max(resumed, run.created_at))
+        keys = [key for key in data.live_of.get(schedule, {}) if data.run.rows[key].state is State.WAITING]
+        await self.lock_all("run", keys)
+        runs = [self.get(data.run, key) for key in sorted(keys)]
+        return [run for run in runs if run is not None and run.state is State.WAITING]
+
+    async def move_expiries(self, schedule: ScheduleId, since: Instant, until: Instant) -> None:
+        """A suspension ends that held its runs: their waiting time stood still meanwhile."""
+        for run in await self._waiting_of(schedule):
+            if is_spared(run) and run.expires_at is not None:
+                run = self.edit(self.data.run, run.key)
+                run.expires_at = (run.expires_at or 0) + max(0, until - max(since, run.created_at))
                 run.overdue = False
+
+    async def judge_again(self, schedule: ScheduleId, now: Instant) -> None:
+        """A revision was added: its runs that wait for something may go by now."""
+        held = f"resume:{schedule}"
+        for run in await self._waiting_of(schedule):
             asleep = run.wake_at is None or run.wake_at > now
             if asleep and run.wake_key != held and (run.wake_key is not None or run.attempts == 0):
-                self.edit(data.run, key).wake_at = now
+                self.edit(self.data.run, run.key).wake_at = now
                 self.topics["admit"] = None
-        if held in data.queues:
+        if held in self.data.queues:
             self.look_at(held, now)
 
 

@@ -71,6 +71,18 @@ WHERE (l.slot, l.schedule_id, l.ord) < (%(slot)s, %(schedule)s, %(ord)s) AND l.s
   AND (%(name)s::text IS NULL OR s.name = %(name)s::text)
 ORDER BY l.slot DESC, l.schedule_id DESC, l.ord DESC LIMIT %(limit)s;
 
+-- page_live_of: the same of schedules
+SELECT r.slot, r.schedule_id, r.ord
+FROM unnest(%(ids)s) AS d(id)
+CROSS JOIN LATERAL (
+    SELECT l.slot, l.schedule_id, l.ord
+    FROM run_live l
+    WHERE l.schedule_id = d.id AND (l.slot, l.schedule_id, l.ord) < (%(slot)s, %(schedule)s, %(ord)s)
+      AND l.slot >= %(since)s AND l.state = ANY(%(states)s)
+    ORDER BY l.slot DESC, l.ord DESC LIMIT %(limit)s
+) r
+ORDER BY r.slot DESC, r.schedule_id DESC, r.ord DESC LIMIT %(limit)s;
+
 -- page_stretches: stretches, newest first
 SELECT f.to_fire, f.schedule_id, f.from_fire
 FROM fire_range f JOIN schedule s ON s.id = f.schedule_id

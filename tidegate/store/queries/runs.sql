@@ -34,20 +34,22 @@ ORDER BY schedule_id, slot, ord
 FOR UPDATE;
 
 -- wake_schedule: judge a schedule's held runs again, since what it says has changed; what a suspension held since
--- `since` may wait for as much longer. Between attempts (nothing holds it then) a run is left alone.
+-- `since` may wait for as much longer. Those in its own queue (`resume`) are told by that; between attempts, when
+-- nothing holds it, a run is left alone. Who is judging one of them by the old revision comes first.
 WITH w AS MATERIALIZED (
-    SELECT slot, schedule_id, ord, wake_key IS NOT NULL OR waiting_for IS NOT NULL AS is_held FROM run_live
+    SELECT slot, schedule_id, ord FROM run_live
     WHERE schedule_id = %(schedule)s AND state = 'waiting'
+      AND (wake_key IS DISTINCT FROM %(resume)s OR %(since)s::bigint IS NOT NULL AND expires_at IS NOT NULL)
     ORDER BY schedule_id, slot, ord FOR UPDATE
 )
 UPDATE run_live l
-SET wake_at = CASE WHEN w.is_held THEN least(l.wake_at, %(now)s) ELSE l.wake_at END,
-    expires_at = CASE WHEN l.attempts = 0 AND l.cause <> 'manual'
+SET wake_at = CASE WHEN l.wake_key = %(resume)s OR l.wake_key IS NULL AND l.waiting_for IS NULL THEN l.wake_at
+                   ELSE least(l.wake_at, %(now)s) END,
+    expires_at = CASE WHEN %(since)s::bigint IS NOT NULL AND l.attempts = 0 AND l.cause <> 'manual'
                       THEN l.expires_at + greatest(%(now)s - greatest(l.created_at, %(since)s::bigint), 0)
                       ELSE l.expires_at END
 FROM w
 WHERE l.schedule_id = w.schedule_id AND l.slot = w.slot AND l.ord = w.ord
-  AND (w.is_held OR %(since)s::bigint IS NOT NULL)
 RETURNING l.slot;
 
 -- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
