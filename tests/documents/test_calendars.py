@@ -161,7 +161,7 @@ def test_the_path_of_an_icalendar_file_is_read_beside_the_document(tmp_path: Pat
     (tmp_path / "dates" / "x.ics").write_bytes(b"\xef\xbb\xbf" + content.encode())
     file = tmp_path / "calendar.yaml"
     file.write_text("apiVersion: tidegate/v1\nkind: Calendar\nmetadata: {name: h}\nspec: {ics: dates/x.ics}\n")
-    [document] = files.raw_documents(file)
+    [document] = files.raw_documents(file).values
     assert document["spec"]["ics"].replace("\r\n", "\n") == content.replace("\r\n", "\n")
     file.write_text("apiVersion: tidegate/v1\nkind: Calendar\nmetadata: {name: h}\nspec:\n  ics: nowhere.ics\n")
     with pytest.raises(Invalid, match=r"calendar.yaml:5 spec.ics: names the file 'nowhere.ics', which cannot be read"):

@@ -106,7 +106,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     file.write_text('{"apiVersion": "tidegate/v1", "kind": "Pool", "metadata": {"name": "p"}, "spec": {"slots": 3}}')
     (pool,) = check(file.read_text(), file.name)
     assert cast(declared.Pool, pool).slots == 3
-    assert raw_documents(file)[0]["kind"] == "Pool"
+    assert raw_documents(file).values[0]["kind"] == "Pool"
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
