@@ -109,7 +109,7 @@ SELECT schedule_id, slot, ord, 'p{program}', {now} - schedule_id FROM run_live;
 
 @pytest.mark.requirement("GATE-12")
 async def test_a_hundred_thousand_that_wait_for_a_window_cost_a_few_pages(world: World, database_url: str) -> None:
-    """Nothing looks at them before it opens, and then only at the first. The same for starts, and for people's pages."""
+    """Nothing looks at them before it opens, then only at the first. The same for starts, and for people's pages."""
     from tidegate.store import admission, facts, reads
 
     model = await world.schedule("model", due=None)
