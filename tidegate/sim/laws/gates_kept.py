@@ -34,7 +34,7 @@ from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
 from tidegate.sim.memory.rows import DecisionRow
 
 LAW = "gates_kept"
-CROSSING = 15 * SECOND
+CROSSING = 30 * SECOND
 WEEK = tuple(Weekday)
 
 
