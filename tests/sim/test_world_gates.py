@@ -78,6 +78,17 @@ def test_a_freeze_holds_and_lets_go(morning: World) -> None:
     assert [run.state for run in morning.runs("a")] == ["succeeded"] * 3
 
 
+@pytest.mark.requirement("GATE-8")
+def test_a_calendar_closes_its_days(morning: World) -> None:
+    morning.calendar("holidays", timezone="Europe/Berlin", days=["2026-06-02"], rules=["0 0 * * SAT,SUN"])
+    morning.schedule(
+        "a", when=every("1d", anchor="2026-06-01T09:00Z"), only=[*only("blackout", calendar="holidays"), ANY]
+    )
+    morning.advance("7d")
+    days = [f"{run.started_at:%d %H:%M}" for run in morning.runs("a") if run.started_at is not None]
+    assert days == ["01 09:00", "02 22:00", "03 09:00", "04 09:00", "05 09:00", "07 22:00", "07 22:00"]
+
+
 @pytest.mark.requirement("LIFE-3")
 @pytest.mark.parametrize(
     ("mode", "rests", "then"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
+from tidegate.control import freezing
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.constraints import (
     Blackout,
@@ -81,15 +82,12 @@ async def act(people: People) -> None:
     if people.rng.random() < 0.5:
         await put_calendar(people)
         return
-    frozen = await people.store.frozen()
-    async with people.store.changing() as tx:
-        now = await tx.now()
-        if frozen is None:
-            people.count("frozen")
-            await tx.freeze("somebody", "a test", now)
-        else:
-            people.count("unfrozen")
-            await tx.unfreeze(now)
+    if await people.store.frozen() is None:
+        people.count("frozen")
+        await freezing.freeze(people.store, who="somebody", reason="a test")
+    else:
+        people.count("unfrozen")
+        await freezing.unfreeze(people.store, who="somebody")
 
 
 async def put_calendar(people: People) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from tidegate.control import apply, runs, schedules
+from tidegate.control import apply, freezing, runs, schedules
 from tidegate.control import events as publishing
 from tidegate.documents import declared, parse
 from tidegate.documents.events import parse_event
@@ -207,21 +207,11 @@ class World:
 
     def freeze(self, reason: str = "") -> None:
         """From now on nothing starts."""
-
-        async def ask() -> None:
-            async with self._sim.store.changing() as tx:
-                await tx.freeze(WHO, reason, await tx.now())
-
-        self._do(ask())
+        self._do(freezing.freeze(self._sim.store, who=WHO, reason=reason))
 
     def unfreeze(self) -> None:
         """What waited for it starts, the first in rank first."""
-
-        async def ask() -> None:
-            async with self._sim.store.changing() as tx:
-                await tx.unfreeze(await tx.now())
-
-        self._do(ask())
+        self._do(freezing.unfreeze(self._sim.store, who=WHO))
 
     def read(self, resource: str, value: float | None) -> None:
         """The next reading of a resource that `load` constraints ask for; None: it could not be read."""
