@@ -388,7 +388,9 @@ def test_no_further_attempt_under_drop_or_delete() -> None:
     for gone in (replace(retry, mode=Mode.DROP), replace(retry, deleted=True)):
         [decision] = admit([gone], facts, now=NOW)
         assert isinstance(decision, Discard) and decision.outcome is State.CANCELLED
-    by_hand = replace(retry, key=RunKey(1, ScheduleId(1), 1), mode=Mode.DROP)
+    by_data = replace(retry, key=RunKey(1, ScheduleId(1), 1), cause=Cause.EVIDENCE, mode=Mode.DROP)
+    assert isinstance(admit([by_data], facts, now=NOW)[0], Discard)
+    by_hand = replace(by_data, cause=Cause.MANUAL)
     assert isinstance(admit([by_hand], facts, now=NOW)[0], Admit), "what a person asked for works while disabled"
 
 

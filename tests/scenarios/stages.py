@@ -30,6 +30,9 @@ class Stage(Protocol):
     def takes(self, program: str, span: Duration) -> Sequence[str]:
         """A command that takes so long; `program` is its name."""
 
+    def fails(self, program: str, span: Duration = 0) -> Sequence[str]:
+        """A command that always fails, after so long; `program` is its name."""
+
     @property
     def patience(self) -> Duration:
         """How long what should happen now may take."""
@@ -67,6 +70,10 @@ class Virtual:
         self.world.behave(program, takes=span)
         return ["true"]
 
+    def fails(self, program: str, span: Duration = 0) -> Sequence[str]:
+        self.world.behave(program, takes=span, outcomes=["failed"] * 100)
+        return ["false"]
+
 
 class Real:
     """`tidegate up`, with its own database and worker. Each minute of a story is so many seconds."""
@@ -92,6 +99,9 @@ class Real:
 
     def takes(self, program: str, span: Duration) -> Sequence[str]:
         return ["sleep", str(span / SECOND)]
+
+    def fails(self, program: str, span: Duration = 0) -> Sequence[str]:
+        return ["sh", "-c", f"sleep {span / SECOND}; exit 1"]
 
 
 Story = Iterator[Duration]

@@ -16,6 +16,7 @@ from tidegate.api.context import Doors
 from tidegate.sim.memory import MemoryStore
 from tidegate.sim.testing import World
 
+from .life import LIFE
 from .stages import Cast, Real, Story, Virtual, play, play_at_once
 from .stories import SCENARIOS
 
@@ -39,6 +40,23 @@ def virtual(doors: FastAPI) -> Virtual:
     world = World(at="2026-03-28T21:00Z")  # the night in which clocks are put forward
     doors.state.doors = Doors(store=world._sim.store, logs=NoLogs())
     return Virtual(world, doors)
+
+
+lives = pytest.mark.parametrize("story", [pytest.param(one, id=one.__name__) for one in LIFE])
+
+
+@pytest.mark.requirement("LIFE-2", "LIFE-3", "LIFE-4")
+@lives
+def test_lives_at_full_length_in_virtual_time(virtual: Virtual, story: Callable[[Cast], Story]) -> None:
+    play(virtual, story(Cast(virtual, "life")))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.requirement("LIFE-2", "LIFE-3", "LIFE-4")
+def test_lives_on_the_real_system(real: Real) -> None:
+    play_at_once(real, *(story(Cast(real, f"life-{number}")) for number, story in enumerate(LIFE)))
+    assert real.ask("GET", "/audit/ledger").json()["holds"]
 
 
 @each

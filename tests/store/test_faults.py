@@ -207,9 +207,7 @@ async def test_a_commit_without_an_answer_is_said_to_be_unknown(
     # The look before the repeat: the clock has moved, or it has not.
     assert await world.store.next_due() == (world.at(MINUTE) if committed else world.start)
     fired = await world.fire()
-    while not (
-        committed or fired
-    ):  # the server has yet to see that the connection is gone
+    while not (committed or fired):  # the server has yet to see that the connection is gone
         await asyncio.sleep(0.02)
         fired = await world.fire()
     assert len(fired) == (0 if committed else 1)

@@ -133,6 +133,9 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "pools":
             pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
             return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
+        case "calendars":
+            closed = [(name_of(one), _days_of(one), _closed(one)) for one in items]
+            return grid(("NAME", "CLOSES", "NOW"), closed, empty="No calendars. Declare one: tidegate apply -f FILE")
         case "datasets":
             found = [(name_of(one), *map(_spec(one).get, ("kind", "snapshot")), _trouble(one)) for one in items]
             return grid(("NAME", "KIND", "SNAPSHOT", ""), found, empty="No datasets are declared or waited for.")
@@ -169,6 +172,19 @@ def _count(item: Document, key: str) -> int | None:
 def _trouble(item: Document) -> str:
     status = item.get("status") or {}
     return "there is no such table" if status.get("missing") else status.get("error") or ""
+
+
+def _days_of(item: Document) -> str:
+    """What a calendar is made of, in words."""
+    spec = item.get("spec") or {}
+    days, rules = len(spec.get("days") or ()), spec.get("rules") or ()
+    parts = [f"{days} days"] * bool(days) + [f"by {rule}" for rule in rules] + ["events"] * bool(spec.get("ics"))
+    return f"{', '.join(parts) or 'nothing'} ({spec.get('timezone', 'UTC')})"
+
+
+def _closed(item: Document) -> Text:
+    until = (item.get("status") or {}).get("closed_until")
+    return Text(f"closed until {when(until)}", style="yellow") if until else Text("open", style="green")
 
 
 def _rate(item: Document) -> str:

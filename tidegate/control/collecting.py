@@ -1,7 +1,8 @@
 """What a change of a schedule's mode does to what its trigger has collected.
 
 `drop` forgets all of it. `keep` lets it stand: what was acknowledged before belongs to it, looked at or not, and what
-came meanwhile is passed by when the schedule works again. The other modes go on collecting.
+came meanwhile is passed by when the schedule works again: it fires nothing, and is in the next input all the same,
+since only `drop` and an update move that to the present. The other modes go on collecting.
 """
 
 from __future__ import annotations

@@ -52,7 +52,10 @@ class Concurrency(Unmeetable):
 
     type: Literal["concurrency"]
     max: int = Field(description="how many runs at once, at least 1", ge=1, le=MANY)
-    scope: Scope = Field(default="schedule", description="what is counted: schedule, program, or group:NAME")
+    scope: Scope = Field(
+        default="schedule",
+        description="what is counted: runs of the schedule, of its program, or of a group of the namespace",
+    )
 
 
 class Delay(Unmeetable):
@@ -113,7 +116,7 @@ class Rate(Unmeetable):
     type: Literal["rate"]
     max: int = Field(description="how many starts, at least 1", ge=1, le=10_000)
     per: PositiveDuration = Field(description="the length of the sliding span, e.g. PT1H or 1d")
-    scope: Scope = Field(default="schedule", description="what is counted: schedule, program, or group:NAME")
+    scope: Scope = Field(default="schedule", description="as for concurrency")
 
 
 def _resource(value: object) -> str:

@@ -14,7 +14,7 @@ from tidegate.domain import constraints, programs, schedules, triggers
 from tidegate.domain.constraints import Constraint, Unmet, clock
 from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.programs import ProgramSpec
-from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.schedules import Deadline, DeadlineFrom, ScheduleSpec
 from tidegate.domain.triggers import Trigger
 from tidegate.ports.control import Metadata
 
@@ -74,13 +74,15 @@ def schedule(spec: ScheduleSpec, *, enabled: bool | None = None) -> dict[str, An
         if told:
             said[name] = told
     if spec.deadline is not None:
-        told = _said(spec.deadline)
-        said["deadline"] = {"from" if name == "since" else name: _span(value) for name, value in told.items()}
+        said["deadline"] = deadline(spec.deadline)
     return said
 
 
-def _span(value: Any) -> Any:
-    return format_duration(value) if isinstance(value, int) else value
+def deadline(value: Deadline) -> dict[str, Any]:
+    """A deadline's document."""
+    spans = {"start": value.start, "finish": value.finish}
+    said = {name: format_duration(span) for name, span in spans.items() if span is not None}
+    return said if value.since is DeadlineFrom.DUE else {**said, "from": value.since.value}
 
 
 def constraint(value: Constraint) -> dict[str, Any]:

@@ -62,7 +62,7 @@ from tidegate.domain.evidence import told
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MINUTE, Duration, Instant, format_instant
 from tidegate.domain.programs import ProgramRef
-from tidegate.domain.runs import Cause, State
+from tidegate.domain.runs import MERGING, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, ScheduleSpec, ThenWaiting
 
 
@@ -317,8 +317,8 @@ def _no_longer_wanted(candidate: Candidate, now: Instant) -> Discard | None:
                 key=candidate.key, outcome=State.EXPIRED, reason="It waited longer than waiting.timeout allows."
             )
         return None
-    # A clock run's ord is 0. What a person asks for by hand works while its schedule is disabled, its retries too.
-    if candidate.deleted or (candidate.mode is Mode.DROP and candidate.key.ord == 0):
+    # What a person asks for by hand works while its schedule is disabled, its retries too.
+    if candidate.deleted or (candidate.mode is Mode.DROP and candidate.cause in MERGING):
         what = "deleted" if candidate.deleted else "disabled"
         reason = f"The schedule was {what} before the next attempt; no further one starts."
         return Discard(key=candidate.key, outcome=State.CANCELLED, reason=reason)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, assert_never, get_args
 
 from tidegate.domain import windows
 from tidegate.domain.calendars import Calendar, closed_until
@@ -117,16 +117,7 @@ class CustomConstraint:
 
 
 Constraint: TypeAlias = Concurrency | Delay | Window | MinInterval | Rate | Load | Blackout | CustomConstraint
-CONSTRAINTS: tuple[type[Constraint], ...] = (
-    Concurrency,
-    Delay,
-    Window,
-    MinInterval,
-    Rate,
-    Load,
-    Blackout,
-    CustomConstraint,
-)
+CONSTRAINTS: tuple[type[Constraint], ...] = get_args(Constraint)
 WAIVED = (Delay, Window, MinInterval, Rate, Load, CustomConstraint)
 """What a run that a person triggers, or whose waiting time is over under `then: run`, need not meet."""
 ONCE = (Delay, MinInterval, Rate)

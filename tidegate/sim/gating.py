@@ -5,34 +5,30 @@ Spans are short, so that in an hour many windows open and close, and many rates 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
+from tidegate.control import freezing
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.constraints import (
     Blackout,
     Concurrency,
     Constraint,
     Delay,
-    Gauge,
     Load,
     MinInterval,
     Rate,
     Unmet,
     Window,
 )
-from tidegate.domain.errors import Fenced
-from tidegate.domain.ids import Fence
 from tidegate.domain.instants import DAY, MINUTE, SECOND
 from tidegate.domain.schedules import Mode
 from tidegate.domain.windows import Span
-from tidegate.engine.outcome import Topic
-from tidegate.sim.drive import Sleep
+from tidegate.ports.probing import Reading
 
 if TYPE_CHECKING:
     from tidegate.sim.workload import People
-    from tidegate.sim.world import Simulation
 
 RESTS = (Mode.DROP, Mode.KEEP, Mode.BACKLOG, Mode.HOLD)
 CALENDAR = "holidays"
@@ -86,15 +82,12 @@ async def act(people: People) -> None:
     if people.rng.random() < 0.5:
         await put_calendar(people)
         return
-    frozen = await people.store.frozen()
-    async with people.store.changing() as tx:
-        now = await tx.now()
-        if frozen is None:
-            people.count("frozen")
-            await tx.freeze("somebody", "a test", now)
-        else:
-            people.count("unfrozen")
-            await tx.unfreeze(now)
+    if await people.store.frozen() is None:
+        people.count("frozen")
+        await freezing.freeze(people.store, who="somebody", reason="a test")
+    else:
+        people.count("unfrozen")
+        await freezing.unfreeze(people.store, who="somebody")
 
 
 async def put_calendar(people: People) -> None:
@@ -112,24 +105,16 @@ async def put_calendar(people: People) -> None:
             await tx.put_calendar(Calendar(name=CALENDAR, days=days, spans=spans), {}, at)
 
 
-def read_resources(people: People) -> None:
-    """Begin to read resources, until the end."""
-    people.sim.driver.spawn(_read(people.sim, people.rng), people, lambda result, error: None)
+class Readings:
+    """`ports.probing.Probes`: numbers as they are drawn. Now and then there is none."""
 
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.every = dict.fromkeys(RESOURCES, 15 * SECOND)
 
-async def _read(sim: Simulation, rng: Random) -> None:
-    """A reading of each every quarter of a minute: now and then there is none."""
-    fence: Fence | None = None
-    while True:
-        await Sleep(15 * SECOND)
-        for name in RESOURCES:
-            now = sim.clock.instant
-            value = rng.choice((None, 10.0, 10.0, 50.0, 90.0))
-            gauge = Gauge(value, now, "" if value is not None else "no answer")
-            try:
-                if fence is None:
-                    fence = await sim.store.register(role="scheduler", name="prober", host="probes", pid=1, now=now)
-                await sim.store.record_gauge(fence, name, gauge, now)
-            except Fenced:
-                fence = None
-        sim.announce(frozenset({Topic.ADMIT}), None)
+    async def read(self, names: Collection[str]) -> Mapping[str, Reading]:
+        found = {}
+        for name in sorted(names):
+            value = self.rng.choice((None, 10.0, 10.0, 50.0, 90.0))
+            found[name] = Reading(value, "" if value is not None else "no answer")
+        return found

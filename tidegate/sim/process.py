@@ -22,6 +22,7 @@ from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.prober import Prober, ProberSettings
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor, SupervisorSettings
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
@@ -49,6 +50,7 @@ class Pace:
     timekeeper: TimekeeperSettings = TimekeeperSettings()
     reconciler: ReconcilerSettings = ReconcilerSettings()
     janitor: JanitorSettings = JanitorSettings()
+    prober: ProberSettings = ProberSettings(look=5 * SECOND, term=20 * SECOND)
 
 
 IDLE = Pace(
@@ -210,6 +212,8 @@ class Process:
                 sim.parts.reconciler(store, fence, pace.reconciler),
                 sim.parts.janitor(store, fence, pace.janitor),
             ]
+            if sim.probes is not None:
+                parts.append(sim.parts.prober(store, sim.probes, fence, pace.prober))
         if self.role in ("worker", "all"):
             launchers = {kind: one for one in self.launchers for kind in sorted(one.kinds)}
             watch = Watch()
@@ -328,6 +332,7 @@ class Parts:
     deadlines: type[Deadlines] = Deadlines
     reconciler: type[Reconciler] = Reconciler
     janitor: type[Janitor] = Janitor
+    prober: type[Prober] = Prober
     dispatcher: type[Dispatcher] = Dispatcher
     supervisor: type[Supervisor] = Supervisor
     membership: type[Membership] = Membership

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from tidegate.control import apply, runs, schedules
+from tidegate.control import apply, freezing, runs, schedules
 from tidegate.control import events as publishing
 from tidegate.documents import declared, parse
 from tidegate.documents.events import parse_event
-from tidegate.domain.constraints import Gauge
+from tidegate.domain.constraints import LOAD, Gauge
 from tidegate.domain.errors import NotFound, Refused
 from tidegate.domain.events import qualified
 from tidegate.domain.instants import HOUR, Duration, Instant, from_datetime, parse_duration, parse_instant, to_datetime
@@ -40,6 +40,7 @@ from tidegate.sdk.triggers import When
 from tidegate.sim.backend import Execution
 from tidegate.sim.calls import call, outbox
 from tidegate.sim.drive import finish
+from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.process import Pace
 from tidegate.sim.world import Simulation
 
@@ -107,6 +108,7 @@ class World:
         self._behaviour: dict[str, Behaviour] = {}
         self._sim = Simulation(0, rates=None, pace=QUIET, together=True, begin=at)
         self._sim.backend.script = self._script
+        self._sim.on_pool = self._pool_used
         self._sim.start()
         self._started = False
 
@@ -205,30 +207,23 @@ class World:
 
     def freeze(self, reason: str = "") -> None:
         """From now on nothing starts."""
-
-        async def ask() -> None:
-            async with self._sim.store.changing() as tx:
-                await tx.freeze(WHO, reason, await tx.now())
-
-        self._do(ask())
+        self._do(freezing.freeze(self._sim.store, who=WHO, reason=reason))
 
     def unfreeze(self) -> None:
         """What waited for it starts, the first in rank first."""
-
-        async def ask() -> None:
-            async with self._sim.store.changing() as tx:
-                await tx.unfreeze(await tx.now())
-
-        self._do(ask())
+        self._do(freezing.unfreeze(self._sim.store, who=WHO))
 
     def read(self, resource: str, value: float | None) -> None:
         """The next reading of a resource that `load` constraints ask for; None: it could not be read."""
+        self._record(resource, value)
+        self._sim.run(0)
+
+    def _record(self, resource: str, value: float | None) -> None:
         sim = self._sim
         gauge = Gauge(value, sim.clock.instant, "" if value is not None else "no answer")
         fence = next(one.fence for one in sim.processes if one.fence is not None)
         finish(sim.store.record_gauge(fence, resource, gauge, sim.clock.instant))
         sim.announce(frozenset({Topic.ADMIT}), None)
-        sim.run(0)
 
     def cancel(self, run: WorldRun | str) -> None:
         self._do(runs.cancel(self._sim.store, run if isinstance(run, str) else run.id, who=WHO))
@@ -276,6 +271,12 @@ class World:
         answer = finish(request)
         self._sim.run(0)
         return answer
+
+    def _pool_used(self, pool: PoolRow) -> None:
+        """Nobody looks at pools now and then here: who waits for one to be less in use is told at once."""
+        sim, resource = self._sim, f"pool:{pool.name}"
+        if any(key.startswith(f"{LOAD}{resource}:") for key in sim.store.data.queues):
+            sim.driver.at(sim.clock.instant, lambda: self._record(resource, 100.0 * pool.used / max(pool.slots, 1)))
 
     def _go(self, at: Instant) -> None:
         now = self._sim.clock.instant

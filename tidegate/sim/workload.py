@@ -85,7 +85,6 @@ class People:
             await self.insist(partial(self._program, f"p{number}"))
         if self.size.gates:
             await self.insist(partial(gating.put_calendar, self))
-            gating.read_resources(self)
         for _ in range(self.size.schedules):
             await self.insist(self._new_schedule)
 

@@ -20,6 +20,7 @@ from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Topic
 from tidegate.ports.collecting import NewEvent, Receipt
 from tidegate.ports.control import Freeze
+from tidegate.ports.probing import Probes
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
@@ -72,6 +73,9 @@ class Simulation:
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.cancels: list[tuple[RunKey, Instant]] = []
         self.published: list[tuple[NewEvent, Receipt]] = []
+        self.on_pool: Callable[[PoolRow], None] | None = None
+        self.probes: Probes | None = None
+        """What reads resources; None: nobody does."""
         self.freezes: list[tuple[Instant, bool]] = []
         self.calendars: list[tuple[Instant, str, Calendar | None]] = []
         self.readings: list[tuple[Instant, str, Gauge]] = []
@@ -136,6 +140,8 @@ class Simulation:
         for pool in (old, new):
             if pool is not None:
                 self.most_slots[pool.name] = max(self.most_slots.get(pool.name, 0), pool.slots)
+        if new is not None and self.on_pool is not None:
+            self.on_pool(new)
 
     def _freeze_changed(self, old: Freeze | None, new: Freeze | None) -> None:
         self.freezes.append((self.clock.instant, new is not None))

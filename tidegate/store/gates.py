@@ -11,10 +11,13 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Freeze
 from tidegate.store.codec import encode, to_json
-from tidegate.store.facts import Q, decode_calendar, present_facts
+from tidegate.store.facts import decode_calendar, present_facts
 from tidegate.store.instances import check_fence
 from tidegate.store.queues import waited_for
+from tidegate.store.sql import load
 from tidegate.store.transactions import I, Parts, Tx
+
+Q = load("gates")
 
 
 class GatesTx(Tx):

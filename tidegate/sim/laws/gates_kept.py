@@ -34,7 +34,7 @@ from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
 from tidegate.sim.memory.rows import DecisionRow
 
 LAW = "gates_kept"
-CROSSING = 15 * SECOND
+CROSSING = 30 * SECOND
 WEEK = tuple(Weekday)
 
 
@@ -118,7 +118,7 @@ def _blacked_out(history: History, name: str, at: Instant) -> str | None:
     known = [(0, None), *((moment, calendar) for moment, one, calendar in history.calendars if one == name)]
     ends = [moment for moment, _ in known[1:]] + [1 << 62]
     for (begin, calendar), end in zip(known, ends, strict=True):
-        if begin <= at + CROSSING and end > at and calendar is not None:
+        if begin <= at + CROSSING and end >= at and calendar is not None:
             day = at // DAY in calendar.days
             if not day and not any(first <= at < last for first, last in calendar.spans):
                 return None
@@ -129,7 +129,7 @@ def _loaded(history: History, load: Load, at: Instant) -> str | None:
     known = [(moment, gauge.value) for moment, name, gauge in history.readings if name == load.resource]
     ends = [moment for moment, _ in known[1:]] + [1 << 62]
     good = any(
-        begin <= at + CROSSING and end > at and value is not None and value < load.below
+        begin <= at + CROSSING and end >= at and value is not None and value < load.below
         for (begin, value), end in zip(known, ends, strict=False)
     )
     return None if good else f"{load.resource} was not below {load.below:g}"

@@ -63,7 +63,7 @@ WITH queue AS MATERIALIZED (
     LEFT JOIN limit_counter h ON q.wake_limit > 0 AND h.key = q.key
     LEFT JOIN pool p ON 'pool:' || p.name = q.key
     LEFT JOIN calendar k ON 'calendar:' || k.name = q.key
-    LEFT JOIN clock c ON left(q.key, 7) = 'resume:' AND c.schedule_id = substr(q.key, 8)::bigint
+    LEFT JOIN clock c ON c.schedule_id = CASE WHEN q.key LIKE 'resume:%%' THEN substr(q.key, 8)::bigint END
     WHERE w.at IS NULL
       AND CASE WHEN q.wake_limit > 0 THEN coalesce(h.held, 0) < q.wake_limit
                WHEN q.key LIKE 'pool:%%' THEN coalesce(p.used < p.slots, true)
