@@ -43,12 +43,12 @@ OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting r
 StrictQuery = Annotated[bool, Query(description="refuse what contradicts itself, instead of warning")]
 
 
-async def shown(store: ControlStore, record: ScheduleRecord, warnings: Sequence[Fault] | None = None) -> dict[str, Any]:
+async def shown(store: ControlStore, record: ScheduleRecord, warnings: Sequence[Fault] = ()) -> dict[str, Any]:
     """The shape of one schedule; after a write with what contradicts itself in it."""
     stats = await store.stats(record.id)
     impossible = await progressing.unsatisfiable(store, record.spec.trigger)
     found = shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
-    if warnings is not None:
+    if warnings:
         found["status"]["warnings"] = shapes.warnings(warnings)
     return found
 

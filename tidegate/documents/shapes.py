@@ -219,6 +219,7 @@ def schedule(
             "streak": stats.consecutive_failures,
             "next_start": moment(record.next_due) if works else None,
             "unsatisfiable": unsatisfiable,
+            "warnings": None,  # of an answer to a write that has any
         },
     }
 
