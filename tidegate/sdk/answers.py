@@ -181,6 +181,7 @@ class Revision:
     valid_from: datetime
     enabled: bool
     mode: str | None
+    expire: bool | None
     reason: str | None
     author: str
     spec: Mapping[str, Any]
