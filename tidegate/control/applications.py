@@ -254,9 +254,13 @@ async def _write_schedules(
     for schedule in await tx.lock_schedules_of(namespace, application=name):
         if schedule.metadata.name not in declared:
             await _remove_schedule(tx, schedule, f"Application {name!r} no longer declares it.", done, who=who)
+    new = any(key not in stored for key in declared)
+    prepared = await schedules.prepare(tx, namespace, name, who=who) if new else None
     for key, declaration in declared.items():
         ref = there[declaration.spec.program].ref
-        written = await schedules.write(tx, declaration, stored.get(key), ref, who=who, on_update=on_update)
+        written = await schedules.write(
+            tx, declaration, stored.get(key), ref, who=who, on_update=on_update, prepared=prepared
+        )
         done.schedules[written.effect].append(key)
         if written.effect is Effect.CREATED and written.record.mode is not Mode.ENABLED:
             done.disabled.append(key)

@@ -171,8 +171,10 @@ async def write(
     *,
     who: str,
     on_update: OnUpdate,
+    prepared: Instant | None = None,
 ) -> Written:
-    """Bring it to what is declared. Its application, program and row (when there is one) are locked."""
+    """Bring it to what is declared. Its application, program and row (when there is one) are locked. `prepared`: who
+    writes many has made sure by then that namespace and application exist (`prepare`)."""
     metadata = declaration.metadata
     application = ownership.owner(
         "schedule",
@@ -183,32 +185,56 @@ async def write(
     )
     owned = replace(declaration, metadata=replace(metadata, application=application))
     if stored is None:
-        return await _create(tx, owned, program, who=who)
+        now = prepared or await prepare(tx, metadata.namespace, application, who=who)
+        return await _create(tx, owned, program, now, who=who)
     return await _update(tx, owned, stored, program, who=who, on_update=on_update)
 
 
-async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, *, who: str) -> Written:
-    metadata = declaration.metadata
+async def prepare(tx: ControlTx, namespace: str, application: str | None, *, who: str) -> Instant:
+    """Make sure that there is a place for a new schedule; when."""
     now = await tx.now()
-    await namespaces.ensure(tx, metadata.namespace, who=who, now=now)
-    if metadata.application is not None:
-        await ownership.own(tx, metadata.namespace, metadata.application, now)
+    await namespaces.ensure(tx, namespace, who=who, now=now)
+    if application is not None:
+        await ownership.own(tx, namespace, application, now)
+    return now
+
+
+async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, now: Instant, *, who: str) -> Written:
+    metadata = declaration.metadata
     mode = Mode.ENABLED if declaration.enabled else Mode.DROP
+    reason = "" if declaration.enabled else "new schedules are disabled until somebody enables them"
+    clock = clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now)
     number = await tx.create_schedule(
         metadata,
         declaration.spec,
         declaration.document,
         program=program.id,
         mode=mode,
-        reason="" if declaration.enabled else "new schedules are disabled until somebody enables them",
+        reason=reason,
         author=who,
         now=now,
-        clock=clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now),
+        clock=clock,
     )
     if collects(declaration.spec.trigger):
         await tx.reset_progress(number, now)
     await tx.record_change(_change(who, Effect.CREATED, declaration, None, _seen(declaration)), now)
-    return Written(effect=Effect.CREATED, record=await _locked(tx, metadata.namespace, metadata.name))
+    record = ScheduleRecord(
+        id=number,
+        metadata=metadata,
+        created_at=now,
+        rev=1,
+        valid_from=now,
+        mode=mode,
+        reason=reason,
+        document=declaration.document,
+        spec=declaration.spec,
+        program=program,
+        cursor=clock.cursor,
+        cursor_rev=clock.cursor_rev,
+        next_due=clock.next_due,
+        last_fire=None,
+    )
+    return Written(effect=Effect.CREATED, record=record)
 
 
 async def _update(

@@ -96,7 +96,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading,
     async def changing(self) -> AsyncIterator[ControlTransaction]:
         """A person's transaction. Those who have to know are told after the commit."""
         with self._looking_anew():
-            async with self.parts.database.transaction() as session:
+            async with self.parts.database.transaction(patient=True) as session:
                 tx = ControlTransaction(self.parts, session)
                 yield tx
                 await tx.settle_up()
