@@ -163,7 +163,7 @@ def test_thousands_of_workflows_run_at_their_times_and_none_is_skipped(system: S
     try:
 
         def all_ran() -> bool:
-            answer = system.http.get("/api/v1/audit", params={"namespace": "stories"}, timeout=60)
+            answer = system.http.get("/api/v1/audit/ledger", params={"namespace": "stories"}, timeout=60)
             found = answer.json()
             assert answer.is_success and found["holds"], found
             return time.time() > begun + 65
