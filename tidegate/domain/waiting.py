@@ -25,6 +25,12 @@ def policy_under(newest: Revision) -> WaitingPolicy:
     return replace(policy, runs=Waiting.MERGE) if newest.mode is Mode.HOLD else policy
 
 
+def why_joined(newest: Revision, into: RunKey) -> str:
+    """What stands in the row of a fire that joined an older run."""
+    by = "suspended: hold" if newest.mode is Mode.HOLD else "waiting: merge"
+    return f"It joined {into}, which was waiting ({by})."
+
+
 def joined(
     policy: WaitingPolicy, *, claimed: RunKey | None, ticked: RunKey | None, survivor: RunKey | None
 ) -> RunKey | None:
