@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,7 @@ def is_content(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n")[: len(BEGINNING)].upper() == BEGINNING
 
 
+@lru_cache(maxsize=4)  # a document is checked, and then made a value of
 def closed(text: str, timezone: str) -> Closed:
     """What a file closes. Times that name no zone are those of `timezone`. Raises a fault with our sentence."""
     days: set[int] = set()
