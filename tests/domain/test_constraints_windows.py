@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.domain.calendars import Calendar, closed_until
+from tidegate.domain.calendars import Calendar, apart, closed_until
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, from_datetime
 from tidegate.domain.triggers import Weekday
 from tidegate.domain.windows import Span, closes, is_open, opens
@@ -130,7 +130,7 @@ def calendars(draw: st.DrawFn) -> tuple[Calendar, int]:
         timezone=timezone,
         days=frozenset(today + draw(st.integers(-1, 3)) for _ in range(draw(st.integers(0, 3)))),
         rules=tuple(draw(st.lists(st.sampled_from(sorted(RULES)), max_size=2, unique=True))),
-        spans=tuple(sorted((begin + at * MINUTE, begin + (at + length) * MINUTE) for at, length in edges)),
+        spans=apart((begin + at * MINUTE, begin + (at + length) * MINUTE) for at, length in edges),
     )
     return found, begin + draw(away)
 

@@ -6,12 +6,14 @@ is written out from 1970 to the end of 2050, since a calendar is plain values th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from tidegate.documents.scalars import wrong
+from tidegate.domain.calendars import apart
 from tidegate.domain.instants import Instant, from_datetime
 
 BEGINNING = "BEGIN:VCALENDAR"
@@ -28,6 +30,7 @@ def is_content(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n")[: len(BEGINNING)].upper() == BEGINNING
 
 
+@lru_cache(maxsize=4)  # a document is checked, and then made a value of
 def closed(text: str, timezone: str) -> Closed:
     """What a file closes. Times that name no zone are those of `timezone`. Raises a fault with our sentence."""
     days: set[int] = set()
@@ -47,7 +50,7 @@ def closed(text: str, timezone: str) -> Closed:
         else:
             first = (_day(start) - FIRST).days
             days.update(range(first, max(first + 1, (_day(end) - FIRST).days)))
-    return frozenset(days), tuple(_apart(spans))
+    return frozenset(days), apart(spans)
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -97,18 +100,3 @@ def _instant(when: datetime, zone: ZoneInfo) -> Instant:
 
 def _day(when: date) -> date:
     return when.date() if isinstance(when, datetime) else when
-
-
-def _apart(spans: Iterable[tuple[Instant, Instant]]) -> Iterator[tuple[Instant, Instant]]:
-    """The same instants in spans that neither overlap nor touch, ascending."""
-    last: tuple[Instant, Instant] | None = None
-    for start, end in sorted(spans):
-        if last is None:
-            last = (start, end)
-        elif start <= last[1]:
-            last = (last[0], max(last[1], end))
-        else:
-            yield last
-            last = (start, end)
-    if last is not None:
-        yield last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,7 +20,7 @@ _LONGEST = 400
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
     """Closed are the local days in `days` (days since 1970-01-01), every local day on which one of the cron expressions
-    in `rules` fires, and the spans [start, end) in `spans`, ascending."""
+    in `rules` fires, and the spans [start, end) in `spans`, ascending and apart from each other."""
 
     name: str
     timezone: str = "UTC"
@@ -39,11 +41,27 @@ def closed_until(calendar: Calendar, now: Instant) -> Instant | None:
     return at
 
 
+def apart(spans: Iterable[tuple[Instant, Instant]]) -> tuple[tuple[Instant, Instant], ...]:
+    """The same instants in spans that neither overlap nor touch, ascending."""
+    found: list[tuple[Instant, Instant]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
+def _start(span: tuple[Instant, Instant]) -> Instant:
+    return span[0]
+
+
 def _closed_at(calendar: Calendar, at: Instant) -> Instant | None:
     """When what is closed at that instant ends, as far as one day or span says."""
     zone = resolve(calendar.timezone)
     today = zone.to_local(at) // DAY
-    ends = [end for start, end in calendar.spans if start <= at < end]
+    nearest = bisect_right(calendar.spans, at, key=_start) - 1
+    ends = [calendar.spans[nearest][1]] if nearest >= 0 and at < calendar.spans[nearest][1] else []
     if today in calendar.days or any(_on(rule, calendar.timezone, today) for rule in calendar.rules):
         midnight = _midnight(calendar.timezone, today + 1, at)
         ends.append(next(iter(changes_of(zone, at, midnight)), midnight))  # clocks put back may show yesterday again

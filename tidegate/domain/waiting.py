@@ -25,8 +25,8 @@ def policy_under(newest: Revision) -> WaitingPolicy:
     return replace(policy, runs=Waiting.MERGE) if newest.mode is Mode.HOLD else policy
 
 
-def why_merged(into: RunKey, newest: Revision) -> str:
-    """The reason of a fire that joined a run which waits."""
+def why_joined(newest: Revision, into: RunKey) -> str:
+    """What stands in the row of a fire that joined an older run."""
     by = "suspended: hold" if newest.mode is Mode.HOLD else "waiting: merge"
     return f"It joined {into}, which was waiting ({by})."
 

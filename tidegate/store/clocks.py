@@ -12,7 +12,7 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Fire, Plan, Stretch
 from tidegate.domain.schedules import Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
-from tidegate.domain.waiting import policy_under, why_merged
+from tidegate.domain.waiting import policy_under, why_joined
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
 from tidegate.store.deadlines import first_looks
@@ -137,7 +137,7 @@ class ClocksTx(FencedTx):
             programs=Ints(due.program.id for _, due, *_ in fires),
             previous=Ints(fire.previous_fire for _, _, fire, _ in fires),
             priorities=Ints(due.revisions[-1].spec.priority for _, due, *_ in fires),
-            reasons=Texts(why_merged(key, due.revisions[-1]) for _, due, _, key in fires),
+            reasons=Texts(why_joined(due.revisions[-1], key) for _, due, _, key in fires),
             intos=Texts(str(key) for *_, key in fires),
             now=now,
             day=day_of(now),

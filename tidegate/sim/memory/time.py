@@ -10,8 +10,8 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Plan, Stretch
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
-from tidegate.domain.schedules import Revision, Waiting
-from tidegate.domain.waiting import policy_under, why_merged
+from tidegate.domain.schedules import Waiting
+from tidegate.domain.waiting import policy_under, why_joined
 from tidegate.sim.memory.deadlines import watch_deadline
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow, StretchRow
@@ -71,7 +71,7 @@ class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
                     runs = policy.runs
                     older = await self.survivor(schedule_id) if runs is Waiting.MERGE else None
                     if older is not None:
-                        merge(run, older, newest, now)
+                        merge(run, older, why_joined(newest, older.key), now)
                         self.put(data.run, key, run)
                         self.tell(now, "run.merged", key)
                         continue
@@ -100,11 +100,11 @@ class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
         await self.wake_others(now)
 
 
-def merge(run: RunRow, survivor: RunRow, newest: Revision, now: Instant) -> None:
+def merge(run: RunRow, survivor: RunRow, why: str, now: Instant) -> None:
     """This fire has a row of its own that names the older waiting run, and never lives."""
     run.state = State.MERGED
     run.merged_into = str(survivor.key)
-    run.reason = why_merged(survivor.key, newest)
+    run.reason = why
     run.finished_at = now
     run.wake_at = None
 

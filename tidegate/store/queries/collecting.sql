@@ -194,8 +194,8 @@ WITH d AS MATERIALIZED (
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
 SELECT %(day)s, %(now)s, 'run.waiting', schedule_id, %(now)s, ord FROM d;
 
--- waiting: runs of these schedules that wait and never had an attempt, oldest first, locked
-SELECT l.slot, l.schedule_id, l.ord, l.cause
+-- waiting: runs of these schedules that wait and never had an attempt, locked
+SELECT l.slot, l.schedule_id, l.ord, l.cause, l.created_at
 FROM run_live l
 WHERE l.schedule_id = ANY(%(schedules)s) AND l.state = 'waiting' AND l.attempts = 0
 ORDER BY l.schedule_id, l.slot, l.ord

@@ -69,8 +69,11 @@ ON CONFLICT DO NOTHING;
 -- schedules_of: living schedules of a program
 SELECT id FROM schedule WHERE program_id = %(program)s AND deleted_at IS NULL;
 
--- starts: of each counter how many runs are about to start, and its newest starts, newest first
-SELECT d.key, (SELECT count(*) FROM start_log s WHERE s.key = d.key AND s.at IS NULL),
+-- starts: of each counter how many runs are about to start, and its newest starts, newest first. One that began in the
+-- very moment in which starts came to be kept has no instant here: it is not about to start any more
+SELECT d.key, (SELECT count(*) FROM start_log s
+               JOIN run_live l ON l.schedule_id = s.schedule_id AND l.slot = s.slot AND l.ord = s.ord AND l.attempts = 0
+               WHERE s.key = d.key AND s.at IS NULL),
        ARRAY(SELECT s.at::bigint FROM start_log s WHERE s.key = d.key AND s.at > %(now)s::bigint - d.back
              ORDER BY s.at DESC LIMIT d.many)
 FROM unnest(%(keys)s, %(manys)s, %(backs)s) AS d(key, many, back);
