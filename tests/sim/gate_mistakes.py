@@ -106,7 +106,7 @@ class LastFirst(MemoryTransaction):
 
 GATE_BUGS = (
     Bug(name="skips-early", laws=("gates_kept",), change=_gated(_parts(admitter=SkipsEarly))),
-    Bug(name="window-at-creation", laws=("gates_kept",), change=_gated(_store(WindowAtCreation))),
+    Bug(name="window-at-creation", laws=("gates_kept",), change=_gated(_store(WindowAtCreation), 0.5)),
     Bug(name="rate-at-creation", laws=("rates_kept",), change=_gated(_store(RateAtCreation), 0.6)),
     Bug(name="groups-uncounted", laws=("limits_kept",), change=_gated(_store(GroupsUncounted))),
     Bug(name="freeze-unseen", laws=("gates_kept",), change=_gated(_store(FreezeUnseen))),
