@@ -7,6 +7,7 @@ ISO 8601 (or `4h`) in the file.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import ipaddress
 import json
@@ -23,6 +24,7 @@ from pydantic_settings.sources import InitSettingsSource
 
 from tidegate.domain.errors import Fault, Invalid, Refused
 from tidegate.domain.instants import DAY, MINUTE, SECOND, Duration, format_duration, parse_duration, parse_size
+from tidegate.ports.probing import PROBE_KEYS, ProbeSpec
 
 PREFIX = "TIDEGATE_"
 FILE = "tidegate.toml"
@@ -55,6 +57,28 @@ def _pairs(value: object) -> object:
     if not isinstance(value, str):
         return value
     return {key.strip(): text.strip() for key, _, text in (part.partition("=") for part in _split(value))}
+
+
+def _probe(value: object, name: str) -> ProbeSpec:
+    """A probe, also written as JSON in an environment variable."""
+    try:
+        return ProbeSpec.of(name, json.loads(value) if isinstance(value, str) else value)
+    except json.JSONDecodeError:
+        raise ValueError("must be a table with `type`; in the environment as JSON") from None
+
+
+def _probes(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be probes by name, each a table of its own: [probes.NAME]")
+    found, wrong = {}, []
+    for name, given in value.items():
+        try:
+            found[name] = given if isinstance(given, ProbeSpec) else _probe(given, str(name))
+        except ValueError as fault:
+            wrong.append(str(fault))
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return found
 
 
 def _catalogs(value: object) -> object:
@@ -237,6 +261,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     spark: SparkSettings = SparkSettings()
     lake: LakeSettings = LakeSettings()
+    probes: Annotated[dict[str, ProbeSpec], BeforeValidator(_probes)] = Field(default_factory=dict)
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
 
@@ -260,6 +285,9 @@ SECTIONS: dict[str, type[Section]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
+
+
+PROBES = "probes"
 
 
 def default_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -319,8 +347,10 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 def _unknown(layer: Mapping[str, Any], source: str) -> Iterator[Fault]:
     for section, keys in layer.items():
+        if section == PROBES:  # its keys are names of people's own
+            continue
         if section not in SECTIONS:
-            yield Fault(section, f"there is no such section ({source}); {_nearest(section, SECTIONS)}")
+            yield Fault(section, f"there is no such section ({source}); {_nearest(section, [*SECTIONS, PROBES])}")
         elif not isinstance(keys, Mapping):
             yield Fault(section, f"is a section, not a value ({source}); its keys are {', '.join(_keys(section))}")
         else:
@@ -342,6 +372,8 @@ def _nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:
 def _fault(error: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) -> Fault:
     """One pydantic error in our words, with the layer that the value came from."""
     path = [str(part) for part in error["loc"]]
+    if path == [PROBES]:
+        return Fault(PROBES, str(error["msg"]).removeprefix("Value error, "))
     section, key = (path + ["", ""])[:2]
     source = next((name for name, layer in layers.items() if key in layer.get(section, {})), "")
     reason = str(error["msg"]).removeprefix("Value error, ")
@@ -398,6 +430,10 @@ def table() -> str:
             env = f"{PREFIX}{section.upper()}__{key.upper()}"
             shown = f"`{default}`" if default else ""
             lines.append(f"| {section} | {key} | `{env}` | {shown} | {field.description} |")
+    for one in dataclasses.fields(ProbeSpec):
+        default = "" if one.default is dataclasses.MISSING else _written(one.default, "duration")
+        shown = f"`{default}`" if default not in ("", "()") else ""
+        lines.append(f"| probes.NAME | {one.name} | `{PREFIX}PROBES__NAME` (JSON) | {shown} | {PROBE_KEYS[one.name]} |")
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,7 @@ from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import MILLISECOND, SECOND
 from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.courier import Courier
+from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.log_keeper import LogKeeper
@@ -34,6 +35,7 @@ from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Part, Topic
+from tidegate.engine.prober import Prober
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
@@ -44,6 +46,7 @@ from tidegate.lake.catalogs import open_catalog
 from tidegate.lake.readers import ByNumber, LocalReader
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.outbox import FileOutbox
+from tidegate.launchers.probes import AllProbes
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
 from tidegate.launchers.spark import SparkLauncher
@@ -220,6 +223,8 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             SecondHand(store, fence, keeping),
             Matcher(store, fence),
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
+            Deadlines(store, fence),
+            Prober(store, AllProbes(settings.probes), fence),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(
                 store,

@@ -26,7 +26,6 @@ EMPTY: dict[str, Any] = {}
 OF_LATER = (
     ("Kinds", later.KINDS),
     ("Triggers", later.TRIGGERS),
-    ("Constraints", later.CONSTRAINTS),
     ("Programs", later.PROGRAMS),
     ("Keys of a schedule", later.KEYS),
 )
@@ -42,6 +41,7 @@ key that is not known is an error that suggests the nearest one; every fault of 
 | --- | --- |
 | duration | ISO 8601 or short: `PT4H`, `4h`, `P1D`, `PT0.5S`; to the millisecond |
 | instant | RFC 3339 with its offset: `2026-03-29T00:00:00Z` |
+| date | `"2026-12-25"` |
 | time of day | `"06:30"`, from `"00:00"` up to `"24:00"` |
 | zone | an IANA name: `Europe/Berlin` |
 | size | bytes: `1 GB` is 10^9, `1 GiB` is 2^30, a bare number is bytes |
@@ -51,9 +51,9 @@ key that is not known is an error that suggests the nearest one; every fault of 
 Every document has `apiVersion: tidegate/v1`, `kind`, `metadata` and `spec`. A `status`, as answers have one, is read
 over, so that an answer can be edited and sent back."""
 
-PACKAGES = """A package may provide types of triggers (entry points of the group `tidegate.triggers`). Its word is then
-the `type`, its parameters stand beside it, and its own sentences say what is wrong with them. `examples/plugin` is
-one."""
+PACKAGES = """A package may provide types of triggers and constraints (entry points of the groups `tidegate.triggers`
+and `tidegate.constraints`). Its word is then the `type`, its parameters stand beside it (and beside `unmet`), and its
+own sentences say what is wrong with them. `examples/plugin` has one of each."""
 
 
 class Section:
@@ -107,7 +107,7 @@ def kind_of(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return f"[mapping](#{anchors[schema['$ref'].rpartition('/')[2]]})"
     if "oneOf" in schema:
-        return "a trigger, by its `type`"
+        return f"a {'constraint' if 'blackout' in schema['discriminator']['mapping'] else 'trigger'}, by its `type`"
     if "anyOf" in schema and schema.get("examples", [""])[0] == "1 GB":
         return "size"
     if "anyOf" in schema:
@@ -120,10 +120,11 @@ def kind_of(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
             return "duration"
         case "string", "date-time":
             return "instant"
+        case "string", "date":
+            return "date"
         case "string", _:
-            return {"Europe/Berlin": "zone", "22:00": "time of day"}.get(
-                shown, "name" if "pattern" in schema else "text"
-            )
+            words = {"Europe/Berlin": "zone", "22:00": "time of day", "schedule": "`schedule`, `program`, `group:NAME`"}
+            return words.get(shown, "name" if "pattern" in schema else "text")
         case "array", _:
             items = schema.get("items") or EMPTY
             return f"list of {kind_of(items, definitions)}" if items else "list"

@@ -23,6 +23,24 @@ def meanings() -> dict[str, str]:
     return told
 
 
+def picture() -> list[str]:
+    """A run's life, drawn from the table of moves. The ends that several states may come to are drawn as one."""
+    began = [state for state in State if state in ENDS and state not in NEVER_STARTED]
+    unbegun = [state for state in State if state in NEVER_STARTED and state in MOVES[State.WAITING]]
+    lines = ["```mermaid", "stateDiagram-v2", f'    state "{", ".join(unbegun)}" as never']
+    lines += [f'    state "{", ".join(began)}" as ended', "    [*] --> waiting: its trigger is satisfied"]
+    for state in State:
+        moves = MOVES[state]
+        lines += [f"    {state} --> {other}" for other in State if other in moves and other not in ENDS]
+        if moves & set(unbegun):
+            lines.append(f"    {state} --> never")
+        if moves & set(began):
+            lines.append(f"    {state} --> ended")
+    missed = [str(state) for state in NEVER_STARTED if not any(state in moves for moves in MOVES.values())]
+    lines += [f"    [*] --> {state}: no run is made" for state in missed]
+    return [*lines, "```"]
+
+
 def page() -> str:
     """The whole page."""
     told = meanings()
@@ -30,6 +48,8 @@ def page() -> str:
         "# A run's states",
         "",
         "Made from the code by `python tools/run_states.py > docs/reference/run-states.md`; a test keeps it equal.",
+        "",
+        *picture(),
         "",
         "| State | What it means, and which part moves it on | May become |",
         "| --- | --- | --- |",

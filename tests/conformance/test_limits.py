@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from conformance.worlds import World, at_most, judged
+from conformance.worlds import World, at_most, facts_of, judged
 from tidegate.domain.admission import Admit, Discard, Hold
 from tidegate.domain.instants import HOUR, MINUTE, SECOND
 from tidegate.domain.programs import Command
@@ -23,7 +23,7 @@ async def backlog(world: World, name: str, count: int, **said: object) -> list: 
 
 async def test_a_counter_that_is_not_there_is_absent(world: World) -> None:
     async with world.store.transaction(world.scheduler) as tx:
-        facts = await tx.admission_facts(["s99", "p99"], ["default", "nowhere"])
+        facts = await facts_of(tx, ["s99", "p99"], ["default", "nowhere"])
     assert facts.held.get("s99", 0) == 0
     assert dict(facts.free) == {"default": 8}
 
@@ -77,11 +77,12 @@ async def test_the_end_of_a_run_wakes_the_next_that_waits_for_its_slot(world: Wo
     async with world.store.changing() as tx:
         await tx.put_pool("default", 1, None)
     await backlog(world, "a", 1)
+    launches = await world.begin_runs(world.at(SECOND))
+    assert len(launches) == 1
     [low] = await backlog(world, "low", 1, priority=1)
     schedule = await world.schedule("high", due=None)
     high = await world.manual(schedule, world.at(5), priority=90)
-    launches = await world.begin_runs(world.at(SECOND))
-    assert len(launches) == 1
+    await world.admit(world.at(SECOND))
     assert (await world.record(high)).wake_key == "pool:default"
     await world.end(launches, world.at(2 * SECOND))
     assert [one.key for one in await world.waiting(world.at(2 * SECOND))] == [high]
@@ -115,7 +116,7 @@ async def test_a_freed_slot_goes_on_to_the_next_when_the_woken_run_cannot_use_it
     async with world.store.transaction(world.scheduler) as tx:
         [woken] = await tx.claim_waiting(world.at(2 * SECOND), 10)
         assert woken.key == first
-        await tx.admission_facts([], ["default"])
+        await facts_of(tx, [], ["default"])
         held = Hold(key=first, until=world.at(HOUR), wake_key=None, waiting_for=())
         await tx.settle([held], world.at(2 * SECOND))
     assert [one.key for one in await world.waiting(world.at(2 * SECOND))] == [second]

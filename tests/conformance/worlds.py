@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from tidegate.domain.admission import Admit, Candidate, Discard, Hold
 from tidegate.domain.clocks import Due
+from tidegate.domain.constraints import AdmissionFacts, Needs
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.planning import Fire, Plan
@@ -220,7 +221,7 @@ def plan_of(due: Due, *, fires: int = 1, next_in: Duration | None = MINUTE) -> P
 async def judged(tx: Any, found: Sequence[Candidate]) -> list[Admit | Hold | Discard]:
     """The admission rule of these tests, on locked facts, used up as it goes."""
     counters = {key for one in found for key in keys_of(one)}
-    facts = await tx.admission_facts(counters, {one.program.pool for one in found})
+    facts = await facts_of(tx, counters, {one.program.pool for one in found})
     held, free = dict(facts.held), dict(facts.free)
     verdicts: list[Admit | Hold | Discard] = []
     for one in found:
@@ -229,7 +230,9 @@ async def judged(tx: Any, found: Sequence[Candidate]) -> list[Admit | Hold | Dis
         if full is None and free.get(one.program.pool, 0) < 1:
             full = f"pool:{one.program.pool}"
         if full is not None:
-            verdicts.append(Hold(key=one.key, until=None, wake_key=full, waiting_for=({"constraint": full},)))
+            limit = None if full.startswith("pool:") else limit_of(one.spec, full)
+            why = ({"constraint": full},)
+            verdicts.append(Hold(key=one.key, until=None, wake_key=full, waiting_for=why, limit=limit))
             continue
         for key in take:
             held[key] = held.get(key, 0) + 1
@@ -238,13 +241,23 @@ async def judged(tx: Any, found: Sequence[Candidate]) -> list[Admit | Hold | Dis
     return verdicts
 
 
+async def facts_of(
+    tx: Any, counters: Collection[str] = (), pools: Collection[str] = (), now: Instant = 0
+) -> AdmissionFacts:
+    """Counters and pools, locked; nothing else is asked for."""
+    needs = Needs(frozenset(counters), frozenset(pools), {}, frozenset(), frozenset())
+    found: AdmissionFacts = await tx.admission_facts(needs, now)
+    return found
+
+
 def keys_of(one: Candidate) -> tuple[str, str]:
     return (f"s{one.key.schedule_id}", f"p{one.program.id}")
 
 
 def limit_of(spec: ScheduleSpec, key: str) -> int:
     scope = "schedule" if key.startswith("s") else "program"
-    return min((one.max for one in spec.constraints if one.scope == scope), default=1 << 30)
+    limits = [one.max for one in spec.constraints if isinstance(one, Concurrency) and one.scope == scope]
+    return min(limits, default=1 << 30)
 
 
 def at_most(most: int, scope: str = "schedule") -> tuple[Concurrency, ...]:

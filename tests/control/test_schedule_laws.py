@@ -190,10 +190,12 @@ def test_an_unknown_program_is_refused_with_the_nearest(desk: Desk) -> None:
     assert fault.reason == "there is no program 'laod' in namespace 'sales'; did you mean 'load'?"
 
 
-def test_other_ways_to_rest_are_refused(desk: Desk) -> None:
+def test_to_be_enabled_is_no_way_to_rest(desk: Desk) -> None:
     desk.put()
-    with pytest.raises(Refused, match="available: drop"):
-        desk.do(schedules.disable(desk.store, "sales", "orders", who="x", mode=Mode.KEEP))
+    with pytest.raises(Refused, match="no way to rest"):
+        desk.do(schedules.disable(desk.store, "sales", "orders", who="x", mode=Mode.ENABLED))
+    with pytest.raises(Refused, match="holds no runs that could expire"):
+        desk.do(schedules.disable(desk.store, "sales", "orders", who="x", mode=Mode.KEEP, expire=True))
 
 
 def test_what_is_not_there_suggests_the_nearest(desk: Desk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import any_constraint
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,7 +126,6 @@ def single_trigger(draw: st.DrawFn) -> triggers.Trigger:
 
 @st.composite
 def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
-    scopes = draw(st.lists(st.sampled_from(["schedule", "program"]), unique=True))
     delay = draw(durations)
     trigger = draw(any_trigger())
     return schedules.ScheduleSpec(
@@ -134,16 +134,12 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
         arguments=draw(arguments),
         priority=draw(st.integers(0, 100)),
         groups=tuple(draw(st.lists(names, max_size=2))),
-        constraints=tuple(
-            schedules.Concurrency(
-                max=draw(st.integers(1, 9)), scope=scope, unmet=draw(st.sampled_from(schedules.Unmet))
-            )
-            for scope in scopes
-        ),
+        constraints=draw(any_constraint.several),
         waiting=schedules.WaitingPolicy(
             runs=draw(st.sampled_from(schedules.Waiting)),
             max=draw(st.integers(1, 2000)),
             timeout=draw(st.none() | durations),
+            then=draw(st.sampled_from(schedules.ThenWaiting)),
         ),
         catch_up=schedules.CatchUp(
             policy=draw(st.sampled_from(schedules.CatchUpPolicy)),
@@ -158,6 +154,7 @@ def any_spec(draw: st.DrawFn) -> schedules.ScheduleSpec:
             max_delay=delay + draw(durations),
         ),
         timeout=schedules.Timeout(run=draw(st.none() | durations), grace=draw(durations)),
+        deadline=draw(st.none() | any_constraint.deadlines),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.control.explain import Explanation, Node
+from tidegate.control.nodes import Explanation, Node
 from tidegate.documents import parse, shapes
 from tidegate.documents.kinds import MODELS
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
@@ -192,5 +192,5 @@ def test_a_run_between_two_attempts_tells_when_the_next_one_is() -> None:
     (told,) = shapes.run(run)["waiting_for"]
     assert (told["constraint"], told["verdict"], told["until"]) == ("retry", "wait", "2026-03-01T12:01:30.000001Z")
     assert told["why"] == ("Attempt 2 starts no earlier than 2026-03-01T12:01:31Z; attempt 1 failed (exit status 2).")
-    assert shapes.queue_item(run)["waiting_for"] == [told]
+    assert shapes.queue_item(run, position=1)["waiting_for"] == [told]
     assert shapes.run(replace(run, state=State.RUNNING))["waiting_for"] == []

@@ -164,20 +164,104 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.trigger",
         "says no `event`",
     ),
-    "window": (
+    "window_without_end": (
         {"constraints": [{"type": "window", "start": "22:00"}]},
-        "spec.constraints[0]",
-        "'window' constraints are not in this version yet; available: concurrency",
+        "spec.constraints[0].end",
+        "is missing",
     ),
-    "groups": (
-        {"constraints": [{"type": "concurrency", "max": 1, "scope": "group:nightly"}]},
+    "window_of_nothing": (
+        {"constraints": [{"type": "window", "start": "22:00", "end": "22:00"}]},
+        "spec.constraints[0].end",
+        "must differ from start",
+    ),
+    "window_start": (
+        {"constraints": [{"type": "window", "start": "24:00", "end": "06:00"}]},
+        "spec.constraints[0].start",
+        '"24:00" can only end a window',
+    ),
+    "window_minutes": (
+        {"constraints": [{"type": "window", "start": "22:60", "end": "06:00"}]},
+        "spec.constraints[0].start",
+        "is not a time of day",
+    ),
+    "window_zone": (
+        {"constraints": [{"type": "window", "start": "22:00", "end": "06:00", "timezone": "Berlin"}]},
+        "spec.constraints[0].timezone",
+        "Europe/Berlin",
+    ),
+    "window_days": (
+        {"constraints": [{"type": "window", "start": "22:00", "end": "06:00", "days": ["MON", "MON"]}]},
+        "spec.constraints[0].days",
+        "names MON more than once",
+    ),
+    "limit_of_none": (
+        {"constraints": [{"type": "concurrency", "max": 0}]},
+        "spec.constraints[0].max",
+        "must be at least 1",
+    ),
+    "rate_of_none": (
+        {"constraints": [{"type": "rate", "max": 0, "per": "PT1H"}]},
+        "spec.constraints[0].max",
+        "must be at least 1",
+    ),
+    "rate_without_span": (
+        {"constraints": [{"type": "rate", "max": 3}]},
+        "spec.constraints[0].per",
+        "is missing",
+    ),
+    "second_delay": (
+        {"constraints": [{"type": "delay", "duration": "PT1M"}, {"type": "delay", "duration": "PT2M"}]},
+        "spec.constraints",
+        "has more than one delay; keep the longer",
+    ),
+    "no_delay": (
+        {"constraints": [{"type": "delay", "duration": "PT0S"}]},
+        "spec.constraints[0].duration",
+        "must be at least",
+    ),
+    "no_group": (
+        {"constraints": [{"type": "concurrency", "max": 1, "scope": "group:"}]},
         "spec.constraints[0].scope",
-        "limits of groups are not in this version yet",
+        "names no group",
     ),
-    "waiting": ({"waiting": "newest"}, "spec.waiting.runs", "known: all, merge, latest"),
-    "forced": ({"waiting": {"then": "run"}}, "spec.waiting.then", "'run' is not in this version yet"),
+    "no_scope": (
+        {"constraints": [{"type": "rate", "max": 1, "per": "1h", "scope": "schedules"}]},
+        "spec.constraints[0].scope",
+        "did you mean 'schedule'?",
+    ),
+    "no_constraint": (
+        {"constraints": [{"type": "windows", "start": "22:00"}]},
+        "spec.constraints[0]",
+        "'windows' is not a type of constraint; did you mean 'window'?",
+    ),
+    "load_beyond": (
+        {"constraints": [{"type": "load", "resource": "pool:default", "below": 120}]},
+        "spec.constraints[0].below",
+        "must lie between 0 and 100",
+    ),
+    "load_of_nothing": (
+        {"constraints": [{"type": "load", "resource": "pool:", "below": 50}]},
+        "spec.constraints[0].resource",
+        "is not a resource",
+    ),
+    "unmet": (
+        {"constraints": [{"type": "delay", "duration": "PT1M", "unmet": "drop"}]},
+        "spec.constraints[0].unmet",
+        "'drop' is not a meaning of unmet",
+    ),
+    "forced": ({"waiting": {"then": "force"}}, "spec.waiting.then", "'force' is not `waiting.then`"),
     "pause": ({"retry": {"then": "pause"}}, "spec.retry.then", "'pause' is not in this version yet"),
-    "deadline": ({"deadline": {"start": "PT30M"}}, "spec.deadline", "'deadline' is not in this version yet"),
+    "no_deadline": ({"deadline": {}}, "spec.deadline", "says neither start nor finish"),
+    "deadline_order": (
+        {"deadline": {"start": "PT2H", "finish": "PT1H"}},
+        "spec.deadline.finish",
+        "must not be shorter than start (PT2H)",
+    ),
+    "deadline_from": (
+        {"deadline": {"start": "PT2H", "from": "start"}},
+        "spec.deadline.from",
+        "'start' is not a beginning of a deadline",
+    ),
 }
 
 
@@ -221,14 +305,14 @@ def test_a_wrong_program_names_the_place_and_the_remedy(name: str) -> None:
     assert reason in found[0].reason
 
 
-@pytest.mark.parametrize("kind", ["MaintenancePolicy", "Calendar", "Sink"])
+@pytest.mark.parametrize("kind", ["MaintenancePolicy", "Sink"])
 def test_kinds_of_later_versions_are_refused_by_name(kind: str) -> None:
     found = faults({"apiVersion": "tidegate/v1", "kind": kind})
     assert found == [
         Fault(
             "kind",
             f"'{kind}' documents are not in this version yet; "
-            "available: Namespace, Application, Program, Schedule, Pool, Dataset",
+            "available: Namespace, Application, Program, Schedule, Pool, Calendar, Dataset",
         )
     ]
 
@@ -257,7 +341,7 @@ def test_every_fault_is_told_at_once() -> None:
         "spec.trigger.timezone",
         "spec.trigger.jitter",
         "spec.constraints[0].max",
-        "spec.constraints[1]",
+        "spec.constraints[1].duration",
         "spec.retry.max_attempts",
         "spec.arguments.x",
     }

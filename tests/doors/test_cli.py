@@ -57,6 +57,50 @@ def test_values_of_arguments_are_json_when_they_are(served: Served) -> None:
     assert given in ({}, {"n": 3, "t": "x=y", "j": {"a": [1]}})
 
 
+@pytest.mark.requirement("GATE-8")
+def test_a_freeze_is_set_and_lifted_and_says_by_whom_and_why(served: Served) -> None:
+    served.declare()
+    said = tidegate("freeze", "--reason", "year's end", url=served.url)
+    assert said.status == 0 and "year's end" in said.out and "unfreeze" in said.out
+    assert tidegate("trigger", "s", url=served.url).status == 0
+    assert "year's end" in tidegate("freeze", "--reason", "another", url=served.url).out, "who came first stays"
+    assert served("GET", "/freeze").json()["frozen"] is True
+    assert tidegate("unfreeze", url=served.url).out == "The freeze is lifted.\n"
+    assert tidegate("unfreeze", url=served.url).out == "Nothing was frozen.\n"
+    assert tidegate("freeze", "-o", "json", url=served.url).json["frozen"] is True
+
+
+@pytest.mark.requirement("GATE-8", "OPS-4")
+def test_a_calendar_is_applied_with_the_file_that_it_names(served: Served, tmp_path: Path) -> None:
+    event = "BEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY\nEND:VEVENT\n"
+    (tmp_path / "x.ics").write_text(f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\n{event}END:VCALENDAR\n")
+    file = tmp_path / "calendar.yaml"
+    text = "apiVersion: tidegate/v1\nkind: Calendar\nmetadata: {name: holidays, owner: core}\nspec: {ics: x.ics}\n"
+    file.write_text(text)
+    assert tidegate("diff", "-f", str(file), url=served.url).status == 1
+    said = tidegate("apply", "-f", str(file), url=served.url)
+    assert said.status == 0 and "created" in said.out, said.err
+    assert tidegate("diff", "-f", str(file), url=served.url).status == 0
+    assert (
+        "unchanged"
+        in tidegate("apply", "-f", "-", url=served.url, given=text.replace("x.ics", f"{tmp_path}/x.ics")).out
+    )
+    assert "holidays" in tidegate("get", "calendars", url=served.url).out
+    assert "owner: core" in tidegate("describe", "calendar", "holidays", url=served.url).out
+    assert tidegate("delete", "calendar", "holidays", url=served.url).status == 0
+    assert tidegate("get", "calendar", "holidays", url=served.url).status == 1
+
+
+@pytest.mark.requirement("LIFE-3")
+def test_a_schedule_rests_in_the_way_that_is_asked_for(served: Served) -> None:
+    served.declare()
+    for mode in ("drop", "keep", "backlog", "hold"):
+        said = tidegate("disable", "s", "--mode", mode, "-o", "json", url=served.url)
+        assert said.json["status"]["mode"] == mode, said.err
+    said = tidegate("disable", "s", "--mode", "hold", "--expire", url=served.url)
+    assert said.status == 0, said.err
+
+
 @pytest.mark.requirement("OPS-4")
 def test_diff_says_by_its_status_whether_a_file_differs(served: Served, flights: Path) -> None:
     url = served.url
@@ -107,7 +151,17 @@ def test_json_and_yaml_are_what_rest_answers(served: Served) -> None:
 
 def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served: Served) -> None:
     served.declare("a-schedule-with-a-rather-long-name-for-its-owner")
-    for kind in ("schedules", "programs", "pools", "namespaces", "applications", "runs", "instances", "leases"):
+    for kind in (
+        "schedules",
+        "programs",
+        "pools",
+        "calendars",
+        "namespaces",
+        "applications",
+        "runs",
+        "instances",
+        "leases",
+    ):
         said = tidegate("get", kind, url=served.url)
         assert said.status == 0, said.err
         assert max(map(len, said.out.splitlines())) <= 80
@@ -125,7 +179,8 @@ def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served:
         pytest.param(("cancel", "s"), 1, "is not a run id", id="no_run_id"),
         pytest.param(("apply", "-f", "nowhere.yaml"), 1, "there is no file", id="no_file"),
         pytest.param(("deploy", "nowhere.py"), 1, "there is no file", id="no_python_file"),
-        pytest.param(("disable", "s", "--mode", "hold"), 1, "not in this version yet", id="later_mode"),
+        pytest.param(("disable", "s", "--mode", "hodl"), 2, "hodl", id="unknown_mode"),
+        pytest.param(("disable", "s", "--expire"), 1, "holds no runs that could expire", id="nothing_to_expire"),
         pytest.param(("runs", "--state", "done"), 1, "is not a state", id="unknown_state"),
     ],
 )

@@ -78,14 +78,35 @@ def test_an_unknown_program_is_422_at_its_path(served: Served) -> None:
 
 
 def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
+    body = {"spec": {"type": "http", "url": "http://x"}}
+    said = problem(served("PUT", f"{NS}/programs/p", json=body), 422, "invalid")
+    assert "not in this version yet" in said["errors"][0]["reason"]
+    sink = {"apiVersion": "tidegate/v1", "kind": "Sink", "metadata": {"name": "s"}, "spec": {}}
+    said = problem(served("POST", "/apply", json={"documents": [sink]}), 422, "invalid")
+    assert said["errors"][0]["path"] == "documents[0].kind"
+    assert "not in this version yet" in said["errors"][0]["reason"]
+
+
+@pytest.mark.requirement("LIFE-3", "GATE-15")
+@pytest.mark.parametrize(
+    ("body", "path", "says"),
+    [
+        pytest.param({"mode": "hodl"}, "mode", "did you mean 'hold'", id="unknown_mode"),
+        pytest.param({"mode": "enabled"}, "mode", "way to rest", id="no_rest"),
+        pytest.param({"mode": 1}, "mode", "way to rest", id="mode_as_a_number"),
+        pytest.param({"mode": "hold", "expire": "yes"}, "expire", "must be true or false", id="expire_as_text"),
+        pytest.param({"mode": "drop", "expire": True}, "expire", "holds no runs", id="nothing_to_expire"),
+        pytest.param({"modus": "hold"}, "modus", "did you mean 'mode'", id="unknown_key"),
+    ],
+)
+def test_an_unknown_way_to_rest_is_named_and_changes_nothing(
+    served: Served, body: dict[str, object], path: str, says: str
+) -> None:
     served.declare()
-    rate = {"type": "rate", "max": 3, "per": "PT1H"}
-    body = {"spec": {"program": "p", "trigger": {"type": "never"}, "constraints": [rate]}}
-    said = problem(served("PUT", f"{NS}/schedules/s", json=body), 422, "invalid")
-    assert "not in this version yet" in said["errors"][0]["reason"]
-    said = problem(served("POST", f"{NS}/schedules/s:disable", json={"mode": "hold"}), 422, "invalid")
-    assert said["errors"][0]["path"] == "mode"
-    assert "not in this version yet" in said["errors"][0]["reason"]
+    before = served("GET", f"{NS}/schedules/s").json()
+    said = problem(served("POST", f"{NS}/schedules/s:disable", json=body), 422, "invalid")
+    assert said["errors"][0]["path"] == path and says in said["errors"][0]["reason"]
+    assert served("GET", f"{NS}/schedules/s").json() == before
 
 
 def test_names_that_are_not_there_suggest_the_nearest(served: Served) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tidegate import settings as configuration
 from tidegate.domain.errors import Invalid, Refused
 from tidegate.domain.instants import SECOND
+from tidegate.ports.probing import PROBE_KEYS, ProbeSpec
 from tidegate.settings import SECTIONS, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,8 @@ def test_the_page_of_settings_is_the_table_of_the_code() -> None:
 def test_the_table_has_every_setting_with_its_meaning() -> None:
     rows = [line.split("|")[1:-1] for line in configuration.table().splitlines() if line.startswith("| ")][2:]
     told = {(section.strip(), key.strip()) for section, key, *_ in rows}
-    assert told == {(section, key) for section, model in SECTIONS.items() for key in model.model_fields}
+    keys = {(section, key) for section, model in SECTIONS.items() for key in model.model_fields}
+    assert told == keys | {("probes.NAME", key) for key in PROBE_KEYS}
     assert all(meaning.strip() not in ("", "None") for *_, meaning in rows)
 
 
@@ -117,3 +119,38 @@ def test_an_address_of_no_database_is_a_fault_of_the_settings(tmp_path: Path, ur
     with pytest.raises(Invalid, match="write postgresql://USER@HOST/NAME"):
         load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": url})
     assert load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": "host=x dbname=y"}).database.url == "host=x dbname=y"
+
+
+def test_probes_are_read_from_file_and_environment(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text(
+        '[probes.cores]\ntype = "spark"\nmaster = "http://m:8080"\nevery = "30s"\n'
+        '[probes.queue]\ntype = "command"\nargv = ["queue-length", "--all"]\n'
+    )
+    found = load(home=tmp_path, environ={"TIDEGATE_PROBES__LAG": '{"type": "http", "url": "http://x", "value": "/a"}'})
+    assert found.probes == {
+        "cores": ProbeSpec(type="spark", master="http://m:8080", every=30 * SECOND),
+        "queue": ProbeSpec(type="command", argv=("queue-length", "--all")),
+        "lag": ProbeSpec(type="http", url="http://x", value="/a"),
+    }
+
+
+@pytest.mark.requirement("GATE-15")
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("[probes]\ncores = 1", "'cores' must be a table"),
+        ("[probes.a]\nurl = 'http://x'", "the `type` of a must be one of http, command, spark"),
+        ("[probes.a]\ntype = 'http'", "a lacks `url`, which a probe of type http needs"),
+        ("[probes.a]\ntype = 'http'\nurl = 'x'", "needs an address http://"),
+        ("[probes.a]\ntype = 'http'\nurl = 'http://x'\nvalue = 'free'", "needs a JSON pointer such as /cores/free"),
+        ("[probes.a]\ntype = 'command'\nargv = ['x']\nurl = 'http://x'", "of type command, which has no `url`"),
+        ("[probes.a]\ntype = 'command'\nargv = 'x y'", "needs a list of texts as `argv`"),
+        ("[probes.a]\ntype = 'command'\nargv = ['x']\nevery = '1ms'", "every of a: must lie between a second and"),
+        ("[probes.a]\ntype = 'spark'\nmaster = 'http://x'\ntimeout = 5", "timeout of a: 5 is not a duration"),
+        ("[probes.a]\ntype = 'spark'\nmaster = 'http://x'\nmastre = 5", "a knows no 'mastre'"),
+    ],
+)
+def test_a_probe_that_cannot_work_is_refused(tmp_path: Path, said: str, reason: str) -> None:
+    (tmp_path / "tidegate.toml").write_text(said)
+    with pytest.raises(Invalid, match=reason):
+        load(home=tmp_path, environ={})

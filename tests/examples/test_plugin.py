@@ -1,4 +1,4 @@
-"""A trigger type that a package adds (examples/plugin): built, installed, and used through the doors."""
+"""Types of triggers and constraints that a package adds (examples/plugin): built, installed, used through the doors."""
 
 from __future__ import annotations
 
@@ -63,6 +63,47 @@ def test_an_installed_type_fires_in_a_world_and_one_that_is_not_installed_is_nam
     without = python(code)
     assert without.returncode != 0
     assert "distinct" in without.stderr
+
+
+@pytest.mark.requirement("GATE-13", "GATE-15")
+def test_an_installed_constraint_holds_back_in_a_world_until_its_day(installed: Path) -> None:
+    workday = {"type": "workday", "n": 3, "timezone": "Europe/Berlin"}
+    code = f"""
+        from tidegate.domain.errors import Invalid
+        from tidegate.sim.testing import World
+
+        def documents(constraint):
+            spec = {{"program": "close", "enabled": True, "trigger": {{"type": "cron", "expression": "0 12 1 * *"}},
+                    "constraints": [constraint]}}
+            return [
+                {{"kind": "Program", "metadata": {{"name": "close"}}, "spec": {{"type": "command", "argv": ["true"]}}}},
+                {{"kind": "Schedule", "metadata": {{"name": "books"}}, "spec": spec}},
+            ]
+
+        world = World()
+        try:
+            world.deploy(documents({{**{workday!r}, "n": 40}}))
+        except Invalid as invalid:
+            print(invalid.faults[0].path, invalid.faults[0].reason)
+        world.deploy(documents({workday!r}), at="2026-08-01T00:00Z")
+        for span in ("1d", "2d", "21h", "61m"):
+            world.advance(span)
+            [run] = world.runs("books")
+            print(world.now, run.state, *(one["why"] for one in run.waiting_for))
+    """
+    done = python(code, installed)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[0] == "spec.constraints[0] `n` must be a whole number from 1 to 20: every month has 20 working days"
+    waits = "waiting Working day 3 is Wednesday, 05 August 2026."
+    assert told[1:] == [
+        f"2026-08-02 00:00:00+00:00 {waits}",
+        f"2026-08-04 00:00:00+00:00 {waits}",
+        f"2026-08-04 21:00:00+00:00 {waits}",
+        "2026-08-04 22:01:00+00:00 succeeded",
+    ]
+    without = python(code)
+    assert "spec.constraints[0]: 'workday' is not a type of constraint" in without.stdout + without.stderr
 
 
 @pytest.fixture

@@ -147,6 +147,94 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         one.end()
 
 
+@pytest.mark.requirement("STORY-1", "TIME-7", "CATCH-8")
+def test_thousands_of_workflows_run_at_their_times_and_none_is_skipped(system: System) -> None:
+    """An hour of the story is a minute here: each of 5,000 is due once in it."""
+    [app] = load_apps(str(STORIES / "story_01.py"))
+    document = shortened(app.application())
+    assert len(document["schedules"]) == 5000
+    for one in document["schedules"]:
+        trigger = one["spec"]["trigger"]
+        trigger.update(expression=f"{trigger['expression'].split()[0]} * * * * *", seconds=True)
+    body = {key: document[key] for key in ("programs", "schedules")}
+    address = f"{NS}/applications/{app.name}"
+    assert system.http.put(address, json=body, timeout=120).is_success
+    begun = time.time()
+    try:
+
+        def all_ran() -> bool:
+            answer = system.http.get("/api/v1/audit/ledger", params={"namespace": "stories"}, timeout=60)
+            found = answer.json()
+            assert answer.is_success and found["holds"], found
+            return time.time() > begun + 65
+
+        time.sleep(62)
+        system.until(all_ran, 60)
+        names = {one["metadata"]["name"] for one in document["schedules"]}
+        ran: set[str] = set()
+        cursor: str | None = None
+        while names - ran:
+            page = system.http.get(
+                f"{NS}/runs", params={"limit": 1000, "state": "succeeded", **({"cursor": cursor} if cursor else {})}
+            ).json()
+            ran |= {run["schedule"] for run in page["items"] if run["fire_time"]}
+            cursor = page["next"]
+            if cursor is None:
+                break
+        assert not names - ran, f"{len(names - ran)} did not run in their minute"
+    finally:
+        assert system.http.delete(address, timeout=120).is_success
+
+
+@pytest.mark.requirement("STORY-6", "GATE-14", "GATE-8", "FAIL-8")
+def test_under_overload_the_important_go_first_and_the_others_catch_up(system: System) -> None:
+    assert system.http.put("/api/v1/pools/narrow", json={"spec": {"slots": 1}}).is_success
+    system.deploy("story_06")
+    assert system.http.put("/api/v1/freeze", json={"reason": "to have an overload"}).is_success
+    feeds = ("archive-06", "clicks-06", "orders-06")
+    for feed in feeds:
+        for number in range(4):
+            system.publish(feed, rows=number)
+    system.until(lambda: all(len(system.runs(f"process-{feed}")) == 4 for feed in feeds))
+    waiting = [run for feed in feeds for run in system.runs(f"process-{feed}")]
+    assert {run["state"] for run in waiting} == {"waiting"}
+    assert all("frozen" in run["waiting_for"][0]["why"] for run in waiting), waiting[0]["waiting_for"]
+    assert system.http.delete("/api/v1/freeze").is_success
+    ended = [system.ended(run["id"]) for run in waiting]
+    assert {run["state"] for run in ended} == {"succeeded"}
+    order = [run["priority"] for run in sorted(ended, key=lambda run: str(run["started_at"]))]
+    assert order == sorted(order, reverse=True)
+
+
+@pytest.mark.requirement("STORY-7", "GATE-5", "GATE-6", "GATE-10")
+def test_maintenance_runs_in_its_window_and_once_for_all_that_came(system: System) -> None:
+    system.deploy("story_07")
+    name = "tidy-if-there-is-news"
+    spec = system.http.get(f"{NS}/schedules/{name}").json()["spec"]
+    assert [one["type"] for one in spec["constraints"]] == ["window", "min_interval"]
+    now = time.time()
+    if now % 60 > 50:  # leave time to publish before the window opens
+        time.sleep(60 - now % 60 + 1)
+    opens = int(time.time()) // 60 * 60 + 60
+    start, end = (time.strftime("%H:%M", time.gmtime(at)) for at in (opens, opens + 120))
+    window = {"type": "window", "start": start, "end": end, "timezone": "UTC"}
+    patch = {"spec": {"constraints": [window, spec["constraints"][1]]}}
+    assert system.http.patch(f"{NS}/schedules/{name}", json=patch).is_success
+    for rows in (1, 2, 3):
+        system.publish("feed-07", rows=rows)
+    system.until(lambda: system.runs(name))
+    [held] = system.runs(name)
+    assert held["state"] == "waiting" and held["waiting_for"][0]["constraint"] == "window"
+    assert held["waiting_for"][0]["until"].startswith(time.strftime("%Y-%m-%dT%H:%M:00", time.gmtime(opens)))
+    done = system.nth(name, 1, seconds=90)
+    assert (done["state"], done["inputs"][0]["rows"]) == ("succeeded", 6)
+    system.publish("feed-07", rows=4)  # the same night: the next waits for 20 hours
+    system.until(lambda: len(system.runs(name)) == 2)
+    [_, next_night] = system.runs(name)
+    system.until(lambda: system.runs(name)[1]["waiting_for"])
+    assert system.runs(name)[1]["state"] == "waiting" and next_night["id"] != done["id"]
+
+
 @pytest.mark.requirement("STORY-3", "LAKE-1", "DATA-11", "EVENT-6")
 def test_a_feed_is_processed_when_it_arrives(system: System) -> None:
     tables = "; ".join(f"CREATE TABLE lake.stories.{name} (n INT) USING iceberg" for name in ("feed_03", "mart_03"))

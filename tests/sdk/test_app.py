@@ -1,12 +1,33 @@
 """What people write in Python becomes the documents that YAML would hold."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidegate import App, after_finish, at, concurrency, cron, every, never
+from tidegate import (
+    App,
+    after_finish,
+    at,
+    between,
+    blackout,
+    concurrency,
+    cron,
+    delay,
+    every,
+    load,
+    min_interval,
+    never,
+    rate,
+)
+from tidegate.documents import parse
+from tidegate.domain import constraints
 from tidegate.domain.errors import NotFound
+from tidegate.domain.instants import HOUR, MINUTE
+from tidegate.domain.schedules import Deadline, DeadlineFrom, ThenWaiting
+from tidegate.domain.triggers import Weekday
+from tidegate.domain.windows import Span
 from tidegate.sdk.loading import CannotLoad, load_apps
 
 
@@ -82,6 +103,44 @@ def test_a_function_that_no_worker_could_find_is_refused_when_it_is_deployed() -
 
 def test_constraints_are_values() -> None:
     assert concurrency(2, scope="program") == {"type": "concurrency", "max": 2, "scope": "program"}
+
+
+@pytest.mark.requirement("OPS-3", "GATE-1", "GATE-3", "GATE-4", "GATE-5", "GATE-6", "GATE-7", "GATE-8", "GATE-9")
+def test_every_constraint_says_in_python_what_it_says_in_yaml() -> None:
+    app = App("x", timezone="Europe/Berlin")
+    program = app.command("p", "true")
+    only = [
+        concurrency(3, scope="group:nightly"),
+        delay(timedelta(minutes=5)),
+        between("22:00", "06:00", days=["MON", "TUE"], stop_at_end=True),
+        between("08:00", "09:00", timezone="UTC"),
+        min_interval("1h", unmet="skip"),
+        rate(100, per="1h", scope="program"),
+        load("pool:spark", below=80),
+        blackout("holidays"),
+    ]
+    deadline = {"start": "30m", "finish": "3h", "from": "arrival"}
+    waiting = {"timeout": "1d", "then": "run"}
+    app.schedule(
+        "s", program, when=never(), only=only, groups=["nightly"], waiting=waiting, deadline=deadline, priority=70
+    )
+    [_, document] = app.documents()
+    spec = parse(document).spec  # type: ignore[union-attr]
+    days = (Weekday.MON, Weekday.TUE)
+    night = Span(start=22 * 60, end=6 * 60, timezone="Europe/Berlin", days=days)
+    assert spec.constraints == (
+        constraints.Concurrency(max=3, scope="group:nightly"),
+        constraints.Delay(duration=5 * MINUTE),
+        constraints.Window(span=night, stop_at_end=True),
+        constraints.Window(span=Span(start=8 * 60, end=9 * 60)),
+        constraints.MinInterval(duration=HOUR, unmet=constraints.Unmet.SKIP),
+        constraints.Rate(max=100, per=HOUR, scope="program"),
+        constraints.Load(resource="pool:spark", below=80.0),
+        constraints.Blackout(calendar="holidays"),
+    )
+    assert spec.groups == ("nightly",) and spec.priority == 70
+    assert spec.waiting.then is ThenWaiting.RUN
+    assert spec.deadline == Deadline(start=30 * MINUTE, finish=3 * HOUR, since=DeadlineFrom.ARRIVAL)
 
 
 SOURCE = """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.domain.admission import AdmissionFacts, Candidate
+from tidegate.domain.admission import Candidate
 from tidegate.domain.clocks import Due
+from tidegate.domain.constraints import AdmissionFacts, Needs, Starts
 from tidegate.domain.errors import CommitUnknown
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
@@ -24,6 +25,7 @@ from tidegate.sim.backend import ROUGH
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.memory import MemoryStore, MemoryTransaction
+from tidegate.sim.memory.admission import read_facts
 from tidegate.sim.memory.requests import ControlTransaction
 from tidegate.sim.memory.rows import LeaseRow, copied
 from tidegate.sim.process import Pace, Parts
@@ -121,18 +123,16 @@ async def _hasty_retire(self: MemoryStore, instance: Instance, now: Instant) -> 
 class UnlockedFacts(MemoryTransaction):
     """Counters and slots are read without locking them: two admitters see the same free place."""
 
-    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
-        held = {key: row.held for key in counters if (row := self.data.counter.rows.get(key)) is not None}
-        free = {name: pool.slots - pool.used for name in pools if (pool := self.data.pool.rows.get(name)) is not None}
-        return AdmissionFacts(held=held, free=free)
+    async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
+        facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs)
+        return replace(facts, starts={key: Starts() for key in needs.starts})
 
 
 class NothingRuns(MemoryTransaction):
     """The counters are locked and kept, and not looked at."""
 
-    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
-        facts = await super().admission_facts(counters, pools)
-        return AdmissionFacts(held={}, free=facts.free)
+    async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
+        return replace(await super().admission_facts(needs, now), held={})
 
 
 class DisabledGoesOn(MemoryTransaction):

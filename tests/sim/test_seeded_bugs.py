@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from gate_mistakes import GATE_BUGS
 from mistakes import BUGS, Bug
 from sizes import first
 
@@ -22,6 +23,16 @@ FED = next(place for place, bug in enumerate(BUGS) if bug.name == "places-before
 @pytest.mark.requirement("RUN-1", "HA-5")
 @pytest.mark.parametrize("bug", first(FED // 2, BUGS), ids=lambda bug: bug.name)
 def test_a_mistake_that_is_put_back_is_found(bug: Bug) -> None:
+    _found(bug)
+
+
+@pytest.mark.requirement("GATE-3", "GATE-5", "GATE-8", "GATE-9", "GATE-11", "GATE-14")
+@pytest.mark.parametrize("bug", first(len(GATE_BUGS) // 2, GATE_BUGS), ids=lambda bug: bug.name)
+def test_a_mistake_about_gates_is_found(bug: Bug) -> None:
+    _found(bug)
+
+
+def _found(bug: Bug) -> None:
     scenario = bug.change(SMALL)
     broken: set[str] = set()
     for seed in range(bug.first, bug.first + SEEDS):

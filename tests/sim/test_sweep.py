@@ -8,6 +8,7 @@ import pytest
 from sizes import examples, first
 
 from tidegate.domain.instants import HOUR, MINUTE, SECOND
+from tidegate.domain.schedules import Mode
 from tidegate.sim.faults import USUAL as FAULTS
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, simulate
@@ -29,6 +30,10 @@ FED = Scenario(
     rates=replace(FAULTS, slow=0.03),
 )
 """Publishers, and triggers of every kind that wait for what they publish, programs, and silence."""
+GATED = replace(SHORT, span=6 * MINUTE, size=Size(schedules=8, programs=4, every=15 * SECOND, gates=0.25))
+"""Constraints of every type, groups, suspensions in every mode, freezes, calendars that change, readings."""
+RESTED = replace(GATED, feeds=Feeds(schedules=10, every=4 * SECOND, change=20 * SECOND, rests=tuple(Mode)[1:]))
+"""The same, and triggers that collect, whose schedules rest in every mode."""
 CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
@@ -54,6 +59,38 @@ def test_no_event_is_lost_or_counted_twice_whatever_fails() -> None:
 @pytest.mark.requirement("DATA-5", "DATA-6", "DATA-7", "DATA-8", "DATA-9", "EVENT-1")
 def test_triggers_fire_as_a_fold_over_single_events_says() -> None:
     assert not _broken(replace(FED, faults=False), range(100, 100 + examples(24)))
+
+
+@pytest.mark.requirement(
+    "GATE-1", "GATE-2", "GATE-3", "GATE-4", "GATE-5", "GATE-6", "GATE-7", "GATE-8", "GATE-9", "GATE-11", "GATE-13",
+    "GATE-14", "GATE-17", "LIFE-3",
+)  # fmt: skip
+def test_no_gate_is_passed_and_nobody_waits_in_vain_whatever_fails() -> None:
+    assert not _broken(GATED, range(examples(20)))
+
+
+def test_gates_hold_where_nothing_fails() -> None:
+    assert not _broken(replace(GATED, faults=False), range(300, 300 + examples(10)))
+
+
+@pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3")
+def test_what_is_collected_while_schedules_rest_is_kept_passed_by_or_merged_as_their_mode_says() -> None:
+    assert not _broken(RESTED, range(examples(10)))
+    assert not _broken(replace(RESTED, faults=False), range(examples(5)))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("GATE-11", "GATE-13", "GATE-14", "GATE-17", "GATE-19", "LIFE-3")
+@pytest.mark.parametrize("first", range(11000, 12000, 100))
+def test_no_gate_is_passed_in_a_thousand_seeds(first: int) -> None:
+    assert not _broken(GATED, range(first, first + 100))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3", "LIFE-4")
+@pytest.mark.parametrize("first", range(13000, 13200, 50))
+def test_gates_and_events_together_break_no_law(first: int) -> None:
+    assert not _broken(RESTED, range(first, first + 50))
 
 
 @pytest.mark.slow

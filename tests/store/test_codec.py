@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import any_constraint
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.domain.calendars import Calendar
+from tidegate.domain.constraints import CustomConstraint
 from tidegate.domain.programs import PROGRAMS
 from tidegate.domain.schedules import ScheduleSpec
 from tidegate.domain.triggers import (
@@ -27,6 +30,7 @@ from tidegate.domain.triggers import (
     nodes,
 )
 from tidegate.store.codec import decode_program, decode_schedule, encode
+from tidegate.store.facts import decode_calendar
 
 scalars = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 documents = st.dictionaries(st.text(), st.recursive(scalars | st.text(), lambda inner: st.lists(inner, max_size=3)))
@@ -55,7 +59,19 @@ special: dict[type[Any], st.SearchStrategy[Any]] = {
 }
 leaves = st.one_of(*(special.get(kind, st.builds(kind)) for kind in TRIGGERS if kind not in (Quiet, All, AnyOf, NOf)))
 trees: st.SearchStrategy[Trigger] = st.recursive(leaves, composed, max_leaves=12)
-schedules = st.builds(ScheduleSpec, trigger=trees, **fields_of(ScheduleSpec))
+custom = st.builds(
+    CustomConstraint,
+    plugin=st.just("p"),
+    parameters=st.dictionaries(st.text(max_size=3), scalars, max_size=2),
+    unmet=any_constraint.unmet,
+)
+schedules = st.builds(
+    ScheduleSpec,
+    trigger=trees,
+    constraints=st.lists(any_constraint.constraint | custom, max_size=2).map(tuple),
+    deadline=st.none() | any_constraint.deadlines,
+    **fields_of(ScheduleSpec),
+)
 
 
 @given(schedules)
@@ -72,6 +88,20 @@ def test_programs_survive(kind: type[Any]) -> None:
         assert decode_program(encode(spec)) == spec
 
     survives()
+
+
+@given(
+    st.builds(
+        Calendar,
+        name=st.text(),
+        timezone=any_constraint.zones,
+        days=st.frozensets(st.integers(-(10**5), 10**5)),
+        rules=st.lists(st.text()).map(tuple),
+        spans=st.lists(st.tuples(st.integers(), st.integers())).map(tuple),
+    )
+)
+def test_calendars_survive(calendar: Calendar) -> None:
+    assert decode_calendar(encode(calendar)) == calendar
 
 
 def test_every_trigger_survives_at_any_depth() -> None:

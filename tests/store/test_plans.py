@@ -14,6 +14,7 @@ from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tidegate.domain.retry import Finish
 from tidegate.domain.runs import State
 from tidegate.ports.engine import Started
+from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor, Database, Session
 from tidegate.store.floors import BOTTOM
 from tidegate.store.sql import Query, load
@@ -38,9 +39,9 @@ INSERT INTO run (slot, schedule_id, ord, rev, program_id, fire_time, cause, prio
 SELECT {now} - 1 - s.id % 1000, s.id, 0, 1, c.program_id, {now}, 'fire', 50, {now}
 FROM schedule s, clock c WHERE c.schedule_id = {model};
 INSERT INTO run_live (slot, schedule_id, ord, state, rev, program_id, kind, pool, cause, priority, created_at, wake_at,
-                      wake_key)
+                      wake_key, wake_limit)
 SELECT slot, schedule_id, ord, 'waiting', 1, program_id, 'command', 'default', 'fire', 50, {now}, {now} + 3600000000,
-       's' || schedule_id
+       's' || schedule_id, 1
 FROM run WHERE schedule_id <> {model};
 """
 
@@ -76,7 +77,7 @@ async def test_hot_statements_go_by_their_indexes(
     monkeypatch.setattr(Session, "send", send)
 
     plans = await explained(world.store, seen)
-    small = {"pool", "lease", "instance"}  # tables of a few rows
+    small = {"pool", "lease", "instance", "frozen"}  # tables of a few rows
     for name, plan in plans.items():
         walked = {table for table in re.findall(r"Seq Scan on (\w+)", plan) if table not in small}
         assert not walked, f"{name} walks over {walked}\n{plan}"
@@ -88,11 +89,64 @@ async def test_hot_statements_go_by_their_indexes(
         "admission.next_wake": "run_live_wake",
         "admission.wake_counters": "run_live_key",
         "admission.wake_pools": "run_live_key",
+        "admission.due_queues": "queue_wake_at",
         "attempts.start_ready": "run_live_ready",
         "attempts.started": "run_live_pkey",
         "attempts.ended": "attempt_open_pkey",
     }.items():
         assert f"using {index}" in plans[name], f"{name} does not go by {index}\n{plans[name]}"
+
+
+GATES = """
+UPDATE run_live SET wake_at = NULL, wake_limit = 0, wake_key = 'window:60-120:UTC:mon';
+INSERT INTO queue_wake (key, at) VALUES ('window:60-120:UTC:mon', {now} + 3600000000);
+INSERT INTO queue_wake (key, at) SELECT 'rate:s' || id || ':1:1', {now} + 7200000000 FROM schedule;
+INSERT INTO limit_counter (key, keeps) VALUES ('p{program}', 86400000000)
+ON CONFLICT (key) DO UPDATE SET keeps = excluded.keeps;
+INSERT INTO start_log (schedule_id, slot, ord, key, at)
+SELECT schedule_id, slot, ord, 'p{program}', {now} - schedule_id FROM run_live;
+"""
+
+
+@pytest.mark.requirement("GATE-12")
+async def test_a_hundred_thousand_that_wait_for_a_window_cost_a_few_pages(world: World, database_url: str) -> None:
+    """Nothing looks at them before it opens, then only at the first. The same for starts, and for people's pages."""
+    from tidegate.store import admission, facts, reads
+
+    model = await world.schedule("model", due=None)
+    await world.store.ensure_partitions(world.start, DAY)
+    execute(database_url, FILL.format(now=world.start, rows=ROWS, model=model))
+    [[program]] = execute(database_url, f"SELECT program_id FROM clock WHERE schedule_id = {model}")
+    execute(database_url, GATES.format(now=world.start, program=program))
+    execute(database_url, "VACUUM")
+    store, key = world.store, "window:60-120:UTC:mon"
+    assert await store.next_wake() == world.at(HOUR)
+    assert await world.waiting(world.at(HOUR) - 1) == []
+    now, first, counter = world.at(HOUR), world.start - 50 * MINUTE, f"p{program}"
+    looks = {
+        "claim_waiting": (admission.Q.claim_waiting, {"floor": BOTTOM, "now": now - 1, "limit": 500}, 15),
+        "next_wake": (admission.Q.next_wake, {"floor": BOTTOM}, 15),
+        "due_queues": (admission.Q.due_queues, {"now": now, "limit": 50}, 15),
+        "claim_heads": (
+            admission.Q.claim_heads,
+            {"keys": Texts([key]), "counts": Ints([20]), "now": now},
+            20 * 40,
+        ),
+        "queues_between": (admission.Q.queues_between, {"low": "rate:s1:", "high": "rate:s1;"}, 15),
+        "starts": (
+            facts.Q.starts,
+            {"keys": Texts([counter]), "manys": Ints([20]), "backs": Ints([DAY]), "now": now},
+            60,
+        ),
+        "queue": (
+            reads.LEDGER.queue,
+            {"namespace": None, "rank": first - 1, "slot": 0, "schedule": 0, "ord": 0, "limit": 100},
+            1000,
+        ),
+    }
+    for name, (query, parameters, most) in looks.items():
+        pages = await buffers(store, query, **parameters)
+        assert pages < most, f"{name} looks at {pages} pages"
 
 
 async def one_life(world: World) -> None:

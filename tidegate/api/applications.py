@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from tidegate.api.context import Here, Store, Who
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, unversioned
-from tidegate.api.schedules import OnUpdateQuery
+from tidegate.api.schedules import OnUpdateQuery, StrictQuery
 from tidegate.control import applications
 from tidegate.control.applications import ApplicationRecord
 from tidegate.control.common import OnUpdate
@@ -45,6 +45,7 @@ async def put_application(
     ] = None,
     on_update: OnUpdateQuery = OnUpdate.RESET,
     dry_run: Annotated[bool, Query(description="say what would happen and change nothing")] = False,
+    strict: StrictQuery = False,
 ) -> dict[str, Any]:
     """Deploy {programs: [...], schedules: [...]}: all or nothing. What is equal keeps its state."""
     deployed = await applications.deploy(
@@ -54,6 +55,7 @@ async def put_application(
         update_schedules=here.update_schedules if update_schedules is None else update_schedules,
         on_update=on_update,
         dry_run=dry_run,
+        strict=strict,
     )
     return {**shapes.deployed(deployed), "disabled": list(deployed.disabled)}
 

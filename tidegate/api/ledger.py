@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from tidegate.api.context import Here, Store, Who
 from tidegate.api.problems import Problem, of
 from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant
-from tidegate.api.schedules import OnUpdateQuery, only
+from tidegate.api.schedules import OnUpdateQuery, StrictQuery, only
 from tidegate.control import apply as applying
 from tidegate.control import audit as auditing
 from tidegate.control import preview as previewing
@@ -35,9 +35,11 @@ async def apply_documents(
     body: Body,
     on_update: OnUpdateQuery = OnUpdate.RESET,
     dry_run: Annotated[bool, Query(description="check everything and change nothing")] = False,
+    strict: StrictQuery = False,
 ) -> dict[str, Any]:
     """{documents: [...]}: all of them are written, or none."""
-    done = await applying.apply(store, _documents(body), who=who, on_update=on_update, dry_run=dry_run)
+    documents = _documents(body)
+    done = await applying.apply(store, documents, who=who, on_update=on_update, dry_run=dry_run, strict=strict)
     return shapes.page(map(shapes.applied, done), None)
 
 

@@ -89,7 +89,7 @@ _NUMBER, _RUN = r"-?\d{1,18}", r"-?\d{1,18}\.\d{1,18}\.-?\d{1,18}"
 POSITIONS = {
     **dict.fromkeys(("schedules", "programs", "changes", "events", "set-aside"), re.compile(_NUMBER, re.ASCII)),
     "runs": re.compile(_RUN, re.ASCII),
-    "queue": re.compile(f"{_NUMBER}:{_RUN}", re.ASCII),
+    "queue": re.compile(rf"run\.\d{{1,9}}\.{_NUMBER}:{_RUN}|progress\.\d{{0,18}}", re.ASCII),
 }
 """What a position of a list looks like, so that no store is asked for another; elsewhere it is a name."""
 _NAMES = re.compile(r"[^\0]{1,300}")

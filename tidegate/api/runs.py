@@ -153,17 +153,18 @@ async def _found(store: Store, run: str, namespace: str | None) -> RunRecord:
 async def queue(
     store: Store, namespace: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> dict[str, Any]:
-    """Waiting runs in the order in which they will be looked at, then triggers that are partly satisfied."""
-    kind, _, position = (decode_cursor("queue", cursor) or "run.").partition(".")
+    """Waiting runs, the next to start first, then triggers that are partly satisfied."""
+    kind, _, rest = (decode_cursor("queue", cursor) or "run.0.").partition(".")
     items: list[dict[str, Any]] = []
     if kind == "run":
+        before, _, position = rest.partition(".")
         page = await runs.queue(store, namespace, cursor=position or None, limit=limit)
-        items += map(shapes.queue_item, page.items)
+        items += [shapes.queue_item(one, position=int(before) + n) for n, one in enumerate(page.items, start=1)]
         if page.next is not None:
-            return shapes.page(items, encode_cursor("queue", f"run.{page.next}"))
-        position = ""
+            return shapes.page(items, encode_cursor("queue", f"run.{int(before) + len(items)}.{page.next}"))
+        rest = ""
     if len(items) >= limit:
         return shapes.page(items, encode_cursor("queue", "progress."))
-    gathered = await progressing.page(store, namespace, cursor=position or None, limit=limit - len(items))
+    gathered = await progressing.page(store, namespace, cursor=rest or None, limit=limit - len(items))
     items += map(event_shapes.progress_item, gathered.items)
     return shapes.page(items, encode_cursor("queue", gathered.next and f"progress.{gathered.next}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -40,13 +40,17 @@ ONE = "/namespaces/{namespace}/schedules/{name}"
 ALL = "/namespaces/{namespace}/schedules"
 
 OnUpdateQuery = Annotated[OnUpdate, Query(description="what becomes of waiting runs when the document differs")]
+StrictQuery = Annotated[bool, Query(description="refuse what contradicts itself, instead of warning")]
 
 
-async def shown(store: ControlStore, record: ScheduleRecord) -> dict[str, Any]:
-    """The shape of one schedule."""
+async def shown(store: ControlStore, record: ScheduleRecord, warnings: Sequence[Fault] = ()) -> dict[str, Any]:
+    """The shape of one schedule; after a write with what contradicts itself in it."""
     stats = await store.stats(record.id)
     impossible = await progressing.unsatisfiable(store, record.spec.trigger)
-    return shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
+    found = shapes.schedule(record, stats, next_fire=schedules.next_fire(record), unsatisfiable=impossible)
+    if warnings:
+        found["status"]["warnings"] = shapes.warnings(warnings)
+    return found
 
 
 @router.get(ALL)
@@ -69,11 +73,13 @@ async def list_schedules(store: Store, namespace: str, limit: Limit = 100, curso
 
 
 @router.post(ALL, status_code=201, openapi_extra=document_body("Schedule"))
-async def create_schedule(store: Store, who: Who, response: Response, namespace: str, body: Body) -> dict[str, Any]:
+async def create_schedule(
+    store: Store, who: Who, response: Response, namespace: str, body: Body, strict: StrictQuery = False
+) -> dict[str, Any]:
     """Create it; 409 when the name is taken."""
     declaration = parsing.parse(body, kind="Schedule", namespace=namespace)
     assert isinstance(declaration, Schedule)
-    return await _put(store, declaration, who, response, OnUpdate.RESET, expected=0)
+    return await _put(store, declaration, who, response, OnUpdate.RESET, expected=0, strict=strict)
 
 
 @router.get(ONE)
@@ -93,6 +99,7 @@ async def put_schedule(
     name: str,
     body: Body,
     on_update: OnUpdateQuery = OnUpdate.RESET,
+    strict: StrictQuery = False,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> dict[str, Any]:
@@ -100,7 +107,7 @@ async def put_schedule(
     declaration = parsing.parse(body, kind="Schedule", namespace=namespace, name=name)
     assert isinstance(declaration, Schedule)
     expected = expected_revision(if_match, if_none_match)
-    return await _put(store, declaration, who, response, on_update, expected=expected)
+    return await _put(store, declaration, who, response, on_update, expected=expected, strict=strict)
 
 
 @router.patch(ONE, openapi_extra=patch_body())
@@ -112,6 +119,7 @@ async def patch_schedule(
     name: str,
     body: Body,
     on_update: OnUpdateQuery = OnUpdate.RESET,
+    strict: StrictQuery = False,
     if_match: IfMatch = None,
 ) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
@@ -123,7 +131,7 @@ async def patch_schedule(
         declaration = parsing.parse(merged, kind="Schedule", namespace=namespace, name=name)
         assert isinstance(declaration, Schedule)
         expected = wanted if wanted is not None else record.rev
-        return await _put(store, declaration, who, response, on_update, expected=expected)
+        return await _put(store, declaration, who, response, on_update, expected=expected, strict=strict)
 
     return await patched(wanted, merge)
 
@@ -142,13 +150,14 @@ async def _put(
     on_update: OnUpdate,
     *,
     expected: int | None,
+    strict: bool,
 ) -> dict[str, Any]:
-    written = await schedules.put(store, declaration, who=who, on_update=on_update, expected=expected)
+    written = await schedules.put(store, declaration, who=who, on_update=on_update, expected=expected, strict=strict)
     metadata = written.record.metadata
     response.headers["ETag"] = etag(written.record.rev)
     response.headers["Location"] = f"/api/v1/namespaces/{metadata.namespace}/schedules/{metadata.name}"
     response.status_code = 201 if written.effect is Effect.CREATED else 200
-    return await shown(store, written.record)
+    return await shown(store, written.record, written.warnings)
 
 
 # ── switched and asked for ─────────────────────────────────────────────────────────────────────────────────────────
@@ -171,15 +180,20 @@ async def enable_schedule(
 async def disable_schedule(
     store: Store, who: Who, response: Response, namespace: str, name: str, body: Body, if_match: IfMatch = None
 ) -> dict[str, Any]:
-    """Let it rest: waiting runs are dropped, running ones end by themselves. {mode?, reason?}"""
+    """Let it rest; running attempts end by themselves. {mode?, reason?, expire?}
+
+    `drop`: waiting runs end, nothing is collected. `keep`: what waits starts when it may, nothing new comes. `backlog`:
+    runs are made and wait until it is enabled. `hold`: the same, merged into one. `expire`: held runs expire."""
     only(body, "mode", "reason", "expire")
+    mode, expire = _mode(body)
     record = await schedules.disable(
         store,
         namespace,
         name,
         who=who,
-        mode=_mode(body),
+        mode=mode,
         reason=text(body, "reason"),
+        expire=expire,
         expected=expected_revision(if_match),
     )
     response.headers["ETag"] = etag(record.rev)
@@ -195,18 +209,22 @@ async def trigger_schedule(store: Store, who: Who, namespace: str, name: str, bo
     return shapes.run(await runs.trigger(store, namespace, name, who=who, arguments=arguments))
 
 
-def _mode(body: Mapping[str, Any]) -> Mode:
-    given = body.get("mode") or Mode.DROP.value
+_RESTS = [one.value for one in Mode if one is not Mode.ENABLED]
+
+
+def _mode(body: Mapping[str, Any]) -> tuple[Mode, bool]:
+    """How it is to rest, and whether what it holds expires."""
+    given, expire = body.get("mode") or Mode.DROP.value, body.get("expire") or False
     faults = []
-    if body.get("expire"):
-        faults.append(Fault("expire", "held runs are not in this version yet; leave it out"))
-    if given in (Mode.KEEP, Mode.BACKLOG, Mode.HOLD):
-        faults.append(Fault("mode", later.not_yet(f"{given!r} suspensions", [Mode.DROP.value])))
-    elif given != Mode.DROP:
-        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", [Mode.DROP.value])))
+    if not isinstance(given, str) or given not in _RESTS:
+        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", _RESTS)))
+    if not isinstance(expire, bool):
+        faults.append(Fault("expire", "must be true or false"))
+    elif expire and given in (Mode.DROP, Mode.KEEP):
+        faults.append(Fault("expire", f"mode {given!r} holds no runs that could expire; leave it out"))
     if faults:
         raise Problem(422, "; ".join(map(str, faults)), faults=faults)
-    return Mode.DROP
+    return Mode(given), expire
 
 
 def only(body: Mapping[str, Any], *known: str) -> None:
@@ -269,8 +287,7 @@ async def explain_schedule(store: Store, namespace: str, name: str) -> dict[str,
 async def schedule_stats(store: Store, namespace: str, name: str) -> dict[str, Any]:
     """Totals, streaks, last start, finish and success, next start."""
     record = await schedules.get(store, namespace, name)
-    works = record.mode is Mode.ENABLED
-    return shapes.stats(await store.stats(record.id), next_start=record.next_due if works else None)
+    return shapes.stats(await store.stats(record.id), next_start=record.next_due if record.mode.works else None)
 
 
 @router.get(ONE + "/revisions")

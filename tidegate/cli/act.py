@@ -1,9 +1,10 @@
-"""Commands that change what runs: enable, disable, delete, trigger, cancel, rerun; and logs."""
+"""Commands that change what runs: enable, disable, freeze, delete, trigger, cancel, rerun; and logs."""
 
 from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,12 @@ from tidegate.cli.look import path_of
 from tidegate.cli.options import AnyNamespace, Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
 from tidegate.cli.output import Form, when
 from tidegate.domain.naming import DEFAULT_NAMESPACE
+
+
+class Rest(StrEnum):
+    """How a schedule rests."""
+
+    DROP, KEEP, BACKLOG, HOLD = "drop", "keep", "backlog", "hold"
 
 
 def enable(
@@ -29,13 +36,26 @@ def enable(
 
 def disable(
     schedule: Schedule,
-    mode: Annotated[str | None, typer.Option("--mode", help="What becomes of waiting runs. [default: drop]")] = None,
+    mode: Annotated[
+        Rest | None,
+        typer.Option(
+            "--mode",
+            help="drop: what waits ends, what comes is ignored. keep: what waits starts when it may, what comes is "
+            "ignored. backlog: runs are made, and start once it is enabled. hold: as backlog, merged into one. "
+            "[default: drop]",
+            show_default=False,
+        ),
+    ] = None,
+    expire: Annotated[
+        bool, typer.Option("--expire", help="Runs that backlog or hold keep back expire by waiting.timeout.")
+    ] = False,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the revision.")] = "",
     namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
-    """Let a schedule rest: waiting runs are dropped, running ones end by themselves."""
-    body = {key: value for key, value in (("mode", mode), ("reason", reason)) if value}
+    """Let a schedule rest, in one of four ways; running attempts end by themselves."""
+    given = (("mode", mode and mode.value), ("reason", reason), ("expire", expire))
+    body = {key: value for key, value in given if value}
     _switch("disable", schedule, namespace, body, form)
 
 
@@ -45,6 +65,28 @@ def _switch(verb: str, schedule: str, namespace: str, body: dict[str, Any], form
     following = (answer.get("status") or {}).get("next_fire")
     nexts = f"; next fire {when(following)}" if following else ""
     output.show(form, answer, lambda: Text(f"Schedule {namespace}/{schedule} is {verb}d{nexts}."))
+
+
+def freeze(
+    reason: Annotated[str, typer.Option("--reason", help="Shown to whoever asks why nothing starts.")] = "",
+    form: Output = Form.TABLE,
+) -> None:
+    """Let nothing start any more, of any schedule. What runs goes on."""
+    with Client() as client:
+        answer = client.call("PUT", "/freeze", body={"reason": reason} if reason else {})
+    why = f": {answer['reason']}" if answer["reason"] else ""
+    said = f"Frozen by {answer['who']} since {when(answer['since'])}{why}. To lift it: tidegate unfreeze"
+    output.show(form, answer, lambda: Text(said))
+
+
+def unfreeze(form: Output = Form.TABLE) -> None:
+    """Let things start again, first those of the highest priority."""
+    with Client() as client:
+        before = client.get("/freeze")
+        client.call("DELETE", "/freeze")
+        answer = client.get("/freeze")
+    said = "The freeze is lifted." if before["frozen"] else "Nothing was frozen."
+    output.show(form, answer, lambda: Text(said))
 
 
 def delete(

@@ -20,6 +20,7 @@ from tidegate.domain.naming import DEFAULT_NAMESPACE, command
 if TYPE_CHECKING:
     from tidegate.documents.files import Documents
 
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what contradicts itself, instead of warning.")]
 SIGNS = {"created": ("+", "green"), "updated": ("~", "yellow"), "deleted": ("-", "red"), "unchanged": ("=", "dim")}
 
 
@@ -50,19 +51,39 @@ def apply(
     keep_pending: Annotated[
         bool, typer.Option("--keep-pending", help="Waiting runs of what changes stay and take the new revision.")
     ] = False,
+    strict: Strict = False,
     namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Write the documents of a file: all of them, or none."""
-    documents, on_update = documents_of(file, namespace), "keep" if keep_pending else "reset"
+    documents = documents_of(file, namespace)
+    how = {"on_update": "keep" if keep_pending else "reset", "dry_run": dry_run or None}
     with Client() as client:
-        items = _sent(client, "/apply", documents, namespace, on_update=on_update, dry_run=dry_run or None)
+        if strict:  # first what would be done, so that warnings can be shown with their lines
+            planned = _sent(client, "/apply", documents, namespace, **{**how, "dry_run": True})
+            _refuse([told for item in planned for told in _warnings(item, documents)])
+        items = _sent(client, "/apply", documents, namespace, **how, strict=strict or None)
     output.show(form, items, lambda: _applied(items, dry_run=dry_run))
     for told in documents.notes:
         output.note(told)
+    for told in (told for item in items for told in _warnings(item, documents)):
+        output.note(f"warning: {told}")
     if form is Form.TABLE:
         for hint in (item["hint"] for item in items if item.get("hint")):
             output.say(hint)
+
+
+def _warnings(item: Mapping[str, Any], documents: Documents) -> list[str]:
+    """What contradicts itself in a document of a file, each with its line."""
+    about = item["kind"], item.get("namespace") or "", item["name"]
+    return [f"{documents.place(*about, one['path'])}: {one['reason']}" for one in item.get("warnings") or ()]
+
+
+def _refuse(warnings: Sequence[str]) -> None:
+    """Under --strict a warning is an error."""
+    if warnings:
+        told = "\n".join(f"  {one}" for one in warnings)
+        raise Refused(f"Nothing was written, since --strict makes errors of warnings:\n{told}", code="strict")
 
 
 def _applied(items: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Any:
@@ -121,6 +142,7 @@ def deploy(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    strict: Strict = False,
     namespace: Annotated[
         str | None, typer.Option("-n", "--namespace", help="For applications that name none.", show_default=False)
     ] = None,
@@ -139,6 +161,13 @@ def deploy(
             whole = f"{declared['namespace']}/{declared['name']}"
             if form is Form.TABLE:
                 output.display(_plan(whole, plan))
+            told = [
+                f"{name}: {one['path']}: {one['reason']}" for name, some in plan["warnings"].items() for one in some
+            ]
+            if strict:
+                _refuse(told)
+            for one in told:
+                output.note(f"warning: schedule {one}")
             if dry_run:
                 done.append(plan)
                 continue

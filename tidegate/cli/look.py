@@ -81,7 +81,7 @@ def queue(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
     form: Output = Form.TABLE,
 ) -> None:
-    """Runs that wait, and what they wait for."""
+    """Runs that wait, the next to start first, what they wait for and until when at the earliest."""
     with Client() as client:
         items = list(client.items("/queue", most=limit, namespace=namespace))
         if not items:
@@ -89,15 +89,16 @@ def queue(
 
     def row(item: Document) -> Sequence[Any]:
         return (
+            item.get("position"),
             item["schedule"],
             item.get("run") or "its trigger",
             item.get("priority"),
             why_waiting(item.get("waiting_for"))
             or ("the time of its next attempt" if item.get("next_check_at") else None),
-            when(item.get("next_check_at")),
+            when(item.get("earliest") or item.get("next_check_at")),
         )
 
-    columns = ("SCHEDULE", "RUN", "PRIORITY", "WAITS FOR", "LOOKED AT AGAIN")
+    columns = ("", "SCHEDULE", "RUN", "PRIORITY", "WAITS FOR", "NOT BEFORE")
     output.show(form, items, lambda: grid(columns, map(row, items), empty="Nothing waits."))
 
 
@@ -133,6 +134,9 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "pools":
             pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
             return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
+        case "calendars":
+            closed = [(name_of(one), _days_of(one), _closed(one)) for one in items]
+            return grid(("NAME", "CLOSES", "NOW"), closed, empty="No calendars. Declare one: tidegate apply -f FILE")
         case "datasets":
             found = [(name_of(one), *map(_spec(one).get, ("kind", "snapshot")), _trouble(one)) for one in items]
             return grid(("NAME", "KIND", "SNAPSHOT", ""), found, empty="No datasets are declared or waited for.")
@@ -171,6 +175,19 @@ def _trouble(item: Document) -> str:
     return "there is no such table" if status.get("missing") else status.get("error") or ""
 
 
+def _days_of(item: Document) -> str:
+    """What a calendar is made of, in words."""
+    spec = item.get("spec") or {}
+    days, rules = len(spec.get("days") or ()), spec.get("rules") or ()
+    parts = [f"{days} days"] * bool(days) + [f"by {rule}" for rule in rules] + ["events"] * bool(spec.get("ics"))
+    return f"{', '.join(parts) or 'nothing'} ({spec.get('timezone', 'UTC')})"
+
+
+def _closed(item: Document) -> Text:
+    until = (item.get("status") or {}).get("closed_until")
+    return Text(f"closed until {when(until)}", style="yellow") if until else Text("open", style="green")
+
+
 def _rate(item: Document) -> str:
     rate = _spec(item).get("rate")
     return f"{rate['max']} per {rate['per']}, burst {rate['burst']}" if rate else "-"
@@ -179,11 +196,17 @@ def _rate(item: Document) -> str:
 def _schedule_row(item: Document) -> Sequence[Any]:
     spec, status = item["spec"], item.get("status") or {}
     enabled = status.get("enabled", spec.get("enabled"))
-    mode = Text("enabled", style="green") if enabled else Text("disabled", style="dim")
+    mode = Text("enabled", style="green") if enabled else Text(_rests(status), style="dim")
     if enabled and status.get("unsatisfiable"):
         mode = Text("unsatisfiable", style="yellow")
     trigger = output.brief(in_words(spec["trigger"]))
     return name_of(item), mode, spec.get("program"), trigger, when(status.get("next_fire"))
+
+
+def _rests(status: Document) -> str:
+    """`disabled`, or how else it rests."""
+    mode = status.get("mode") or "drop"
+    return "disabled" if mode == "drop" else f"disabled ({mode})"
 
 
 def _program_row(item: Document) -> Sequence[Any]:
@@ -282,7 +305,7 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("Description", meta.get("description")),
             ("Application", meta.get("application")),
             ("Owner", meta.get("owner")),
-            ("State", ("enabled" if status.get("enabled") else "disabled") + _because(status.get("reason"))),
+            ("State", ("enabled" if status.get("enabled") else _rests(status)) + _because(status.get("reason"))),
             ("Unsatisfiable", status.get("unsatisfiable")),
             ("Revision", status.get("revision")),
             ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),

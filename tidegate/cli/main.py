@@ -108,7 +108,7 @@ def _add(panel: str, **commands: Any) -> None:
 _add("Run it", up=up, scheduler=roles.scheduler, worker=roles.worker, api=roles.api)
 app.add_typer(database.app, name="db", rich_help_panel="Run it")
 _add("Declare", apply=declare.apply, diff=declare.diff, deploy=declare.deploy, delete=act.delete)
-_add("Declare", enable=act.enable, disable=act.disable)
+_add("Declare", enable=act.enable, disable=act.disable, freeze=act.freeze, unfreeze=act.unfreeze)
 _add("Look", get=look.get, describe=look.describe, preview=reason.preview, explain=reason.explain)
 _add("Look", runs=look.runs, logs=act.logs, queue=look.queue, audit=reason.audit)
 app.add_typer(events.app, name="events", rich_help_panel="Act")

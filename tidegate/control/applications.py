@@ -7,14 +7,14 @@ deleted, save those of a removed program, which always go with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate.control import namespaces, ownership, programs, removal, schedules
+from tidegate.control import namespaces, ownership, programs, removal, schedules, verifying
 from tidegate.control.common import LIMIT, Effect, OnUpdate, Page, changing, not_found, sliced
 from tidegate.documents.declared import Application
-from tidegate.domain.errors import Invalid
+from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject, Mode
 from tidegate.ports.control import Change, ControlStore, ControlTx, Metadata, ProgramRecord, ScheduleRecord
@@ -37,6 +37,7 @@ class Deployed:
     schedules: Counts
     programs: Counts
     disabled: tuple[str, ...] = ()  # created schedules that are disabled: how to enable them is worth a hint
+    warnings: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)  # by schedule: what contradicts itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +55,18 @@ async def deploy(
     update_schedules: bool = True,
     on_update: OnUpdate = OnUpdate.RESET,
     dry_run: bool = False,
+    strict: bool = False,
 ) -> Deployed:
     """Bring programs (and schedules) of an application to what is declared, in one transaction. A list that the
-    document leaves out stays as it is. Raises Invalid, Conflict."""
+    document leaves out stays as it is. `strict`: what contradicts itself is refused. Raises Invalid, Conflict."""
     namespace = application.metadata.namespace
+    written = (application.schedules or ()) if update_schedules else ()
+    warned = {
+        name: faults
+        for (_, name), faults in (await verifying.warnings(store, written, application.programs or ())).items()
+    }
+    if strict:
+        verifying.refuse(_placed(application, warned), f"application {application.metadata.name!r}")
     known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
     async with changing(store, dry_run=dry_run) as tx:
         now = await tx.now()
@@ -69,7 +78,17 @@ async def deploy(
         if update_schedules and application.schedules is not None:
             await _write_schedules(tx, application, known, done, who=who, on_update=on_update)
         await _remove_programs(tx, application, held, done, who=who)
-        return done.result()
+        return replace(done.result(), warnings=warned)
+
+
+def _placed(application: Application, warned: Mapping[str, tuple[Fault, ...]]) -> list[Fault]:
+    """With the place of the schedule in the document before each path."""
+    places = {one.metadata.name: n for n, one in enumerate(application.schedules or ())}
+    return [
+        Fault(f"schedules[{places[name]}].{fault.path}", fault.reason)
+        for name, faults in warned.items()
+        for fault in faults
+    ]
 
 
 async def delete(store: ControlStore, namespace: str, name: str, *, who: str) -> Deployed:
@@ -235,9 +254,13 @@ async def _write_schedules(
     for schedule in await tx.lock_schedules_of(namespace, application=name):
         if schedule.metadata.name not in declared:
             await _remove_schedule(tx, schedule, f"Application {name!r} no longer declares it.", done, who=who)
+    new = any(key not in stored for key in declared)
+    prepared = await schedules.prepare(tx, namespace, name, who=who) if new else None
     for key, declaration in declared.items():
         ref = there[declaration.spec.program].ref
-        written = await schedules.write(tx, declaration, stored.get(key), ref, who=who, on_update=on_update)
+        written = await schedules.write(
+            tx, declaration, stored.get(key), ref, who=who, on_update=on_update, prepared=prepared
+        )
         done.schedules[written.effect].append(key)
         if written.effect is Effect.CREATED and written.record.mode is not Mode.ENABLED:
             done.disabled.append(key)

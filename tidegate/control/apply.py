@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tidegate.control import applications, datasets, namespaces, pools, programs, schedules
+from tidegate.control import applications, calendars, datasets, namespaces, pools, programs, schedules, verifying
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
-from tidegate.documents.declared import Application, Dataset, Declaration, Namespace, Pool, Program, Schedule
+from tidegate.documents.declared import Application, Calendar, Dataset, Declaration, Namespace, Pool, Program, Schedule
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import command
 from tidegate.domain.schedules import Mode
@@ -20,13 +20,15 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of one document. `hint` says what a person may want to do next (how to enable)."""
+    """What became of one document. `hint` says what a person may want to do next (how to enable), `warnings` what
+    contradicts itself."""
 
     kind: str
     namespace: str
     name: str
     effect: Effect
     hint: str = ""
+    warnings: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +66,18 @@ async def apply(
     who: str,
     on_update: OnUpdate = OnUpdate.RESET,
     dry_run: bool = False,
+    strict: bool = False,
 ) -> tuple[Applied, ...]:
-    """Write all of them or none: namespaces, pools, applications, programs, schedules, whatever their order. Raises
-    Invalid (every schedule whose program is neither stored nor declared), Conflict."""
+    """Write all of them or none: namespaces, pools, applications, programs, schedules, calendars, whatever their order.
+    `strict`: what contradicts itself is refused. Raises Invalid (also: every schedule whose program is neither stored
+    nor declared), Conflict."""
     flat, paths = list(_flat(documents)), list(_paths(documents))
     _refuse_twice(flat, paths)
+    warned = await verifying.warnings(store, [one for _, one in _of(flat, Schedule)], flat)
+    if strict:
+        verifying.refuse(_placed(warned), "the documents")
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
+    stored_calendars = {one[0].name: one for one in await store.calendars()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
     done: dict[int, Applied] = {}
     async with changing(store, dry_run=dry_run) as tx:
@@ -90,7 +98,24 @@ async def apply(
             done[place] = _applied(application, effect)
         refs = await _write_programs(tx, flat, done, who=who)
         await _write_schedules(tx, flat, paths, refs, known, done, who=who, on_update=on_update)
-    return tuple(done[place] for place in sorted(done))
+        for place, calendar in _of(flat, Calendar):  # last: they come late in the order of locks
+            stored_calendar = stored_calendars.get(calendar.metadata.name)
+            done[place] = _applied(calendar, await calendars.write(tx, calendar, stored_calendar, who=who, now=now))
+    return tuple(replace(done[place], warnings=_warnings(flat[place], warned)) for place in sorted(done))
+
+
+def _warnings(document: Declaration, warned: Mapping[tuple[str, str], tuple[Fault, ...]]) -> tuple[Fault, ...]:
+    about = document.metadata
+    return warned.get((about.namespace, about.name), ()) if isinstance(document, Schedule) else ()
+
+
+def _placed(warned: Mapping[tuple[str, str], tuple[Fault, ...]]) -> list[Fault]:
+    """With the name of the schedule before each path."""
+    return [
+        Fault(f"Schedule {namespace}/{name} {fault.path}", fault.reason)
+        for (namespace, name), faults in warned.items()
+        for fault in faults
+    ]
 
 
 def _flat(documents: Iterable[Declaration]) -> Iterable[Declaration]:
@@ -192,7 +217,8 @@ async def _write_schedules(
             written = await schedules.write(
                 tx, schedule, stored.get(schedule.metadata.name), ref, who=who, on_update=on_update
             )
-            done[place] = _applied(schedule, written.effect, how_to_enable(written.effect, written.record))
+            hint = how_to_enable(written.effect, written.record)
+            done[place] = _applied(schedule, written.effect, hint)
 
 
 def how_to_enable(effect: Effect, record: ScheduleRecord) -> str:
@@ -249,6 +275,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
         case Dataset():
             watched = next(iter(await store.datasets([given.name])), None)
             stored = None if watched is None or watched.document is None else dict(watched.document)
+            wanted = dict(given.document)
+        case Calendar():
+            closed = {one.name: document for one, document in await store.calendars()}.get(metadata.name)
+            stored = None if closed is None else dict(closed)
             wanted = dict(given.document)
         case Application():
             held = {name: one for _, name, one in await store.applications(metadata.namespace)}

@@ -1,56 +1,33 @@
 """Explain: why a schedule has not run, or why a run did or did not, by the engine's own decision.
 
-A waiting run is judged here and now with `domain.admission.judge`, the very function by which the admitter decides, on
-facts read without locks: what is said holds at this moment and promises nothing.
+A waiting run is judged here and now with `domain.admission.questions`, by which the admitter decides too, on facts read
+without locks (`control.held`): what is said holds at this moment and promises nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from tidegate.control import progress, runs, schedules
+from tidegate.control import held, progress, runs, schedules
+from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.documents.event_shapes import measured
-from tidegate.documents.shapes import whole_second
-from tidegate.domain.admission import AdmissionFacts, Candidate, Met, counters_of, judge, pool_key
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.naming import command
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
-from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
-
-_MANY = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One condition. `satisfied` None: nothing to say yes or no to."""
-
-    node: str
-    satisfied: bool | None
-    value: object
-    threshold: object
-    why: str
-    children: tuple[Node, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """`verdict`: a word (disabled, idle, due, waiting, ready, running, or an end); `blocker`: what stands in the way;
-    `earliest`: when it can go on at the earliest; `release`: what would let it go on, where that is no instant."""
-
-    verdict: str
-    summary: str
-    blocker: str | None
-    earliest: Instant | None
-    release: str | None
-    tree: Node
-
+from tidegate.ports.control import ControlStore, Freeze, RunRecord, ScheduleRecord
 
 # ── a schedule ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_RESTS = {
+    Mode.DROP: "It is disabled{why}, since {since}. Nothing of it is due.",
+    Mode.KEEP: "It is disabled{why}, since {since}. What it had collected is kept; nothing new comes to it.",
+    Mode.BACKLOG: "It is suspended{why}, since {since}. Runs are made and wait until it is enabled; none has been yet.",
+    Mode.HOLD: "It is suspended{why}, since {since}. All that comes waits in one run until it is enabled; none yet.",
+}
 
 
 async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explanation:
@@ -72,13 +49,15 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
             _trigger(record, now) if gathered is None or gathered.tree is None else _tree(gathered.tree),
             _lives("scheduler", scheduler),
             _lives("worker", "worker" in alive or "all" in alive),
+            *_frozen(await store.frozen()),
         ),
     )
     if record.mode is not Mode.ENABLED and not live:
         why = f" ({record.reason})" if record.reason else ""
+        told = _RESTS[record.mode].format(why=why, since=format_instant(record.valid_from))
         return Explanation(
             verdict="disabled",
-            summary=f"It is disabled{why}, since {format_instant(record.valid_from)}. Nothing of it is due.",
+            summary=told,
             blocker="disabled",
             earliest=None,
             release=command(f"enable {name}", namespace),
@@ -169,16 +148,17 @@ def _by_its_clock(record: ScheduleRecord, tree: Node, now: Instant, *, scheduler
 
 def _enabled(record: ScheduleRecord) -> Node:
     works = record.mode is Mode.ENABLED
-    why = "It is enabled." if works else f"It is disabled ({record.reason})." if record.reason else "It is disabled."
+    rests = "suspended" if record.mode.works else "disabled"
+    why = "It is enabled." if works else f"It is {rests} ({record.reason})." if record.reason else f"It is {rests}."
     return Node(node="enabled", satisfied=works, value=record.mode.value, threshold="enabled", why=why)
 
 
 def _trigger(record: ScheduleRecord, now: Instant) -> Node:
-    trigger, due = record.spec.trigger, record.next_due if record.mode is Mode.ENABLED else None
+    trigger, due = record.spec.trigger, record.next_due if record.mode.works else None
     if due is not None:
         why = f"It is {'due since' if due <= now else 'next due at'} {format_instant(due)}."
-    elif record.mode is not Mode.ENABLED:
-        why = "A disabled schedule is never due."
+    elif not record.mode.works:
+        why = "A disabled schedule is never due, and collects nothing."
     elif isinstance(trigger, AfterFinish):
         why = "It is due again after its run has ended."
     else:
@@ -196,6 +176,14 @@ def _trigger(record: ScheduleRecord, now: Instant) -> Node:
 def _lives(role: str, there: bool) -> Node:
     why = f"A {role} is alive." if there else f"No {role} is alive; start `tidegate up`, or `tidegate {role}`."
     return Node(node=role, satisfied=there, value=there, threshold=True, why=why)
+
+
+def _frozen(freeze: Freeze | None) -> tuple[Node, ...]:
+    if freeze is None:
+        return ()
+    why = f"Everything is frozen by {freeze.who} since {format_instant(freeze.since)}"
+    why += f": {freeze.reason}" if freeze.reason else "."
+    return (Node(node="freeze", satisfied=False, value=True, threshold=False, why=why),)
 
 
 def _oldest_waiting(run: RunRecord) -> tuple[bool, Instant]:
@@ -244,108 +232,9 @@ async def _worker_lives(store: ControlStore) -> bool:
 
 
 async def _waiting(store: ControlStore, record: RunRecord, because: Node) -> Explanation:
-    now = await store.now()
     schedule = await store.schedule(record.namespace, record.schedule)
     if schedule is None or schedule.id != record.key.schedule_id:
         why = "Its schedule was deleted; it will be ended."
         tree = Node(node="run", satisfied=False, value="waiting", threshold=None, why=why, children=(because,))
         return Explanation(verdict="waiting", summary=why, blocker="deleted", earliest=None, release=None, tree=tree)
-    conditions, blocker, release = await _judged(store, record, schedule)
-    backoff = record.wake_at is not None and record.wake_at > now
-    if backoff and record.attempts:
-        assert record.wake_at is not None
-        at = format_instant(whole_second(record.wake_at))
-        why = f"Attempt {len(record.attempts) + 1} starts no earlier than {at}."
-        conditions = (
-            Node(
-                node="backoff",
-                satisfied=False,
-                value=format_instant(now),
-                threshold=format_instant(record.wake_at),
-                why=why,
-            ),
-            *conditions,
-        )
-        blocker, release = "backoff", None
-    unmet = [one.why for one in conditions if one.satisfied is False]
-    summary = " ".join(unmet) if unmet else "Nothing holds it; it will be admitted in a moment."
-    if record.expires_at is not None:
-        summary += f" It expires at {format_instant(record.expires_at)}."
-    tree = Node(
-        node="run", satisfied=not unmet, value="waiting", threshold=None, why=summary, children=(because, *conditions)
-    )
-    return Explanation(
-        verdict="waiting",
-        summary=f"{because.why} It waits. {summary}",
-        blocker=blocker,
-        earliest=record.wake_at if backoff else None,
-        release=release,
-        tree=tree,
-    )
-
-
-async def _judged(
-    store: ControlStore, record: RunRecord, schedule: ScheduleRecord
-) -> tuple[tuple[Node, ...], str | None, str | None]:
-    """Every constraint and the slot, as the admitter would judge them now; what blocks, and what would release it."""
-    candidate = Candidate(
-        key=record.key,
-        spec=schedule.spec,
-        program=schedule.program,
-        priority=record.priority,
-        created_at=record.created_at,
-        expires_at=record.expires_at,
-        attempts=len(record.attempts),
-        held=(),
-        given=record.given,
-        mode=schedule.mode,
-    )
-    counters = counters_of(candidate)
-    holders = {counter: await store.holders(counter, _MANY) for counter in counters}
-    held = tuple(counter for counter in counters if record.key in holders[counter])
-    pools = {one.name: one for one in await store.pools()}
-    facts = AdmissionFacts(
-        held={counter: len(found) for counter, found in holders.items()},
-        free={name: one.slots - one.used for name, one in pools.items()},
-    )
-    judged = replace(candidate, held=held)
-    nodes: list[Node] = []
-    blocker: str | None = None
-    release: str | None = None
-    for constraint in schedule.spec.constraints:
-        verdict = judge(constraint, judged, facts)
-        counter = counters[0] if constraint.scope == "schedule" else counters[1]
-        met = isinstance(verdict, Met)
-        why = _has_room(counter in judged.held, constraint.max) if isinstance(verdict, Met) else verdict.why
-        nodes.append(
-            Node(
-                node=f"concurrency of the {constraint.scope}",
-                satisfied=met,
-                value=facts.held[counter],
-                threshold=constraint.max,
-                why=why,
-            )
-        )
-        if not met and blocker is None:
-            blocker = "concurrency"
-            named = ", ".join(str(key) for key in holders[counter][:3])
-            release = f"the end of run {named}" if len(holders[counter]) == 1 else f"the end of one of {named}"
-    nodes.append(_slot(schedule.program.pool, facts))
-    if nodes[-1].satisfied is False and blocker is None:
-        blocker, release = pool_key(schedule.program.pool), f"a free slot of pool {schedule.program.pool!r}"
-    return tuple(nodes), blocker, release
-
-
-def _has_room(held: bool, most: int) -> str:
-    return "It has its place already." if held else f"There is room: at most {most} may be admitted."
-
-
-def _slot(pool: str, facts: AdmissionFacts) -> Node:
-    free = facts.free.get(pool)
-    if free is None:
-        why = f"There is no pool {pool!r}; declare it, or name another in the program."
-    elif free <= 0:
-        why = f"Every slot of pool {pool!r} is taken."
-    else:
-        why = f"{free} slots of pool {pool!r} are free." if free != 1 else f"1 slot of pool {pool!r} is free."
-    return Node(node=f"slot of pool {pool}", satisfied=free is not None and free > 0, value=free, threshold=1, why=why)
+    return await held.explained(store, record, schedule, because)

@@ -12,7 +12,7 @@ from tidegate.ports.control import Change, ControlTx, ScheduleRecord
 
 async def remove(tx: ControlTx, stored: ScheduleRecord, why: str, *, who: str, now: Instant) -> None:
     """Delete a locked schedule: undecided fires and waiting runs end superseded; what runs ends by itself."""
-    if stored.mode is Mode.ENABLED:
+    if stored.mode is not Mode.DROP:
         await supersede_undecided(tx, stored, why, until=max(now, stored.cursor), now=now)
     await tx.end_waiting(stored.id, State.SUPERSEDED, why, now)
     await tx.remove_schedule(stored.id, now)

@@ -121,7 +121,7 @@ async def page(
 async def queue(
     store: ControlStore, namespace: str | None, *, cursor: str | None = None, limit: int = LIMIT
 ) -> Page[RunRecord]:
-    """Waiting runs in the order in which they will be looked at."""
+    """Waiting runs, first in rank first."""
     found, onward = await store.queue(namespace, cursor, bounded(limit))
     return Page(tuple(found), onward)
 

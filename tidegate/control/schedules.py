@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.control import clocks, namespaces, ownership, removal
+from tidegate.control import clocks, collecting, namespaces, ownership, removal, verifying
 from tidegate.control.common import (
     LIMIT,
     Effect,
@@ -25,6 +25,7 @@ from tidegate.control.common import (
 )
 from tidegate.documents.declared import Schedule
 from tidegate.domain import fires
+from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import Fault, Invalid, Refused
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
@@ -36,10 +37,11 @@ from tidegate.ports.control import Change, ControlStore, ControlTx, ScheduleReco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a write did, and the schedule afterwards."""
+    """What a write did, the schedule afterwards, and what contradicts itself in it."""
 
     effect: Effect
     record: ScheduleRecord
+    warnings: tuple[Fault, ...] = ()
 
 
 async def put(
@@ -50,10 +52,15 @@ async def put(
     on_update: OnUpdate = OnUpdate.RESET,
     expected: int | None = None,
     dry_run: bool = False,
+    strict: bool = False,
 ) -> Written:
     """Create it or bring it to what is declared. `expected`: the revision of If-Match (0: it must not exist yet, as for
-    POST). Raises Invalid (program unknown), Conflict (another application's), Stale."""
+    POST). `strict`: what contradicts itself is refused. Raises Invalid (also: program unknown), Conflict (another
+    application's), Stale."""
     namespace, name = declaration.metadata.namespace, declaration.metadata.name
+    warnings = (await verifying.warnings(store, [declaration])).get((namespace, name), ())
+    if strict:
+        verifying.refuse(warnings, f"schedule {name!r}")
     async with changing(store, dry_run=dry_run) as tx:
         if declaration.metadata.application is not None:
             await tx.lock_application(namespace, declaration.metadata.application)
@@ -61,7 +68,8 @@ async def put(
         stored = next(iter(await tx.lock_schedules(namespace, [name])), None)
         check_revision("schedule", name, expected, stored.rev if stored else None)
         if found:
-            return await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+            written = await write(tx, declaration, stored, found[0].ref, who=who, on_update=on_update)
+            return replace(written, warnings=warnings)
     known = [one.ref.name for one in await store.programs(namespace, None, 1000)]
     raise Invalid([unknown_program(declaration, known)], what=f"schedule {name!r}")
 
@@ -94,16 +102,24 @@ async def disable(
     who: str,
     mode: Mode = Mode.DROP,
     reason: str = "",
+    expire: bool = False,
     expected: int | None = None,
 ) -> ScheduleRecord:
-    """Drop waiting runs and undecided fires; what runs goes on. Raises Refused for other modes than drop."""
-    if mode is not Mode.DROP:
-        raise Refused(f"disabling with mode {mode.value!r} is not in this version yet; available: drop")
+    """Let it rest; what runs goes on. `drop`: waiting runs end, nothing is collected. `keep`: what waits starts when it
+    may, nothing new comes. `backlog`: runs are made and none starts until it is enabled. `hold`: the same, merged into
+    one. `expire`: held runs expire by `waiting.timeout` all the same (backlog, hold). Another mode than the present one
+    takes its place. Raises Refused for `enabled`, and for `expire` where nothing is held."""
+    if mode is Mode.ENABLED:
+        raise Refused("enabled is no way to rest", remedy="Use :enable, or one of drop, keep, backlog, hold.")
+    if expire and mode not in SUSPENDED_MODES:
+        raise Refused(
+            f"mode {mode.value!r} holds no runs that could expire", remedy="Leave expire out, or use backlog or hold."
+        )
     await get(store, namespace, name)
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, name)
         check_revision("schedule", name, expected, stored.rev)
-        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who)
+        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who, expire=expire)
 
 
 async def get(store: ControlStore, namespace: str, name: str) -> ScheduleRecord:
@@ -137,9 +153,9 @@ async def stats(store: ControlStore, namespace: str, name: str) -> Stats:
 
 
 def next_fire(record: ScheduleRecord) -> Instant | None:
-    """The nominal time of its next fire; None when it is disabled or nothing is to come. `next_due` is when it starts:
+    """The nominal time of its next fire; None when its clock rests or nothing is to come. `next_due` is when it starts:
     later by the jitter."""
-    if record.mode is not Mode.ENABLED or record.next_due is None:
+    if not record.mode.works or record.next_due is None:
         return None
     return fires.next_fire(record.spec.trigger, record.cursor, last_fire=record.last_fire) or record.next_due
 
@@ -155,8 +171,10 @@ async def write(
     *,
     who: str,
     on_update: OnUpdate,
+    prepared: Instant | None = None,
 ) -> Written:
-    """Bring it to what is declared. Its application, program and row (when there is one) are locked."""
+    """Bring it to what is declared. Its application, program and row (when there is one) are locked. `prepared`: who
+    writes many has made sure by then that namespace and application exist (`prepare`)."""
     metadata = declaration.metadata
     application = ownership.owner(
         "schedule",
@@ -167,32 +185,56 @@ async def write(
     )
     owned = replace(declaration, metadata=replace(metadata, application=application))
     if stored is None:
-        return await _create(tx, owned, program, who=who)
+        now = prepared or await prepare(tx, metadata.namespace, application, who=who)
+        return await _create(tx, owned, program, now, who=who)
     return await _update(tx, owned, stored, program, who=who, on_update=on_update)
 
 
-async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, *, who: str) -> Written:
-    metadata = declaration.metadata
+async def prepare(tx: ControlTx, namespace: str, application: str | None, *, who: str) -> Instant:
+    """Make sure that there is a place for a new schedule; when."""
     now = await tx.now()
-    await namespaces.ensure(tx, metadata.namespace, who=who, now=now)
-    if metadata.application is not None:
-        await ownership.own(tx, metadata.namespace, metadata.application, now)
+    await namespaces.ensure(tx, namespace, who=who, now=now)
+    if application is not None:
+        await ownership.own(tx, namespace, application, now)
+    return now
+
+
+async def _create(tx: ControlTx, declaration: Schedule, program: ProgramRef, now: Instant, *, who: str) -> Written:
+    metadata = declaration.metadata
     mode = Mode.ENABLED if declaration.enabled else Mode.DROP
+    reason = "" if declaration.enabled else "new schedules are disabled until somebody enables them"
+    clock = clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now)
     number = await tx.create_schedule(
         metadata,
         declaration.spec,
         declaration.document,
         program=program.id,
         mode=mode,
-        reason="" if declaration.enabled else "new schedules are disabled until somebody enables them",
+        reason=reason,
         author=who,
         now=now,
-        clock=clocks.fresh(f"{metadata.namespace}/{metadata.name}", declaration.spec, mode, now),
+        clock=clock,
     )
     if collects(declaration.spec.trigger):
         await tx.reset_progress(number, now)
     await tx.record_change(_change(who, Effect.CREATED, declaration, None, _seen(declaration)), now)
-    return Written(effect=Effect.CREATED, record=await _locked(tx, metadata.namespace, metadata.name))
+    record = ScheduleRecord(
+        id=number,
+        metadata=metadata,
+        created_at=now,
+        rev=1,
+        valid_from=now,
+        mode=mode,
+        reason=reason,
+        document=declaration.document,
+        spec=declaration.spec,
+        program=program,
+        cursor=clock.cursor,
+        cursor_rev=clock.cursor_rev,
+        next_due=clock.next_due,
+        last_fire=None,
+    )
+    return Written(effect=Effect.CREATED, record=record)
 
 
 async def _update(
@@ -217,9 +259,15 @@ async def _update(
             await ownership.own(tx, declaration.metadata.namespace, declaration.metadata.application, now)
         await tx.describe_schedule(stored.id, declaration.metadata)
     if acts or respecified:
-        reason = stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}"
-        resets = on_update is OnUpdate.RESET and respecified
-        await _revise(tx, stored, declaration, program, mode=mode, reason=reason, who=who, now=now, resets=resets)
+        change = _Turn(
+            mode=mode,
+            reason=stored.reason if mode is stored.mode else "" if mode is Mode.ENABLED else f"disabled by {who}",
+            expire=mode is stored.mode and stored.held_expires,
+            who=who,
+            now=now,
+            resets=on_update is OnUpdate.RESET and respecified,
+        )
+        await _revise(tx, stored, declaration, program, change)
     before = {"metadata": _told(stored.metadata), "spec": dict(stored.document), "enabled": _works(stored.mode)}
     after = {**_seen(declaration), "enabled": _works(mode)}
     await tx.record_change(_change(who, Effect.UPDATED, declaration, before, after), now)
@@ -227,55 +275,65 @@ async def _update(
     return Written(effect=Effect.UPDATED, record=record)
 
 
-async def _switch(tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str) -> ScheduleRecord:
+async def _switch(
+    tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str, expire: bool = False
+) -> ScheduleRecord:
     """Enable or disable: a revision that differs in its mode only."""
-    if stored.mode is mode:
+    if (stored.mode, stored.held_expires) == (mode, expire):
         return stored
     now = await tx.now()
     declaration = Schedule(metadata=stored.metadata, spec=stored.spec, enabled=None, document=stored.document)
-    await _revise(tx, stored, declaration, stored.program, mode=mode, reason=reason, who=who, now=now, resets=False)
+    change = _Turn(mode=mode, reason=reason, expire=expire, who=who, now=now)
+    await _revise(tx, stored, declaration, stored.program, change)
     action = "enabled" if mode is Mode.ENABLED else "disabled"
-    before: dict[str, Any] = {"enabled": _works(stored.mode), "reason": stored.reason}
-    after: dict[str, Any] = {"enabled": _works(mode), "reason": reason}
+    before: dict[str, Any] = {**_resting_as(stored.mode, stored.held_expires), "reason": stored.reason}
+    after: dict[str, Any] = {**_resting_as(mode, expire), "reason": reason}
     await tx.record_change(_change(who, action, declaration, before, after), now)
     return await _locked(tx, stored.metadata.namespace, stored.metadata.name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What a revision does beside what it says. `resets`: what waits and what was collected is given up."""
+
+    mode: Mode
+    reason: str
+    expire: bool
+    who: str
+    now: Instant
+    resets: bool = False
+
+
 async def _revise(
-    tx: ControlTx,
-    stored: ScheduleRecord,
-    declaration: Schedule,
-    program: ProgramRef,
-    *,
-    mode: Mode,
-    reason: str,
-    who: str,
-    now: Instant,
-    resets: bool,
+    tx: ControlTx, stored: ScheduleRecord, declaration: Schedule, program: ProgramRef, change: _Turn
 ) -> None:
     """Add the revision, set the clock, and end what waits where the change says so."""
+    now, mode = change.now, change.mode
     valid_from = max(now, stored.cursor)
-    disables = _works(stored.mode) and not _works(mode)
-    if disables:
-        why = f"The schedule was disabled by {who} before this was decided."
+    drops = mode is Mode.DROP and stored.mode is not Mode.DROP
+    if drops:
+        why = f"The schedule was disabled by {change.who} before this was decided."
         await removal.supersede_undecided(tx, stored, why, until=valid_from, now=now)
+    if mode is Mode.KEEP and stored.mode.works and not change.resets and collects(stored.spec.trigger):
+        await collecting.stand_still(tx, stored.id, now)
     await tx.revise_schedule(
         stored.id,
         declaration.spec,
         declaration.document,
         program=program.id,
         mode=mode,
-        reason=reason,
-        author=who,
+        reason=change.reason,
+        author=change.who,
         valid_from=valid_from,
         clock=await clocks.revised(tx, stored, declaration.spec, mode, valid_from),
+        held_expires=change.expire,
     )
-    old, new = stored.spec.trigger, declaration.spec.trigger
-    if (collects(old) or collects(new)) and (resets or mode is not stored.mode or old != new):
-        await tx.reset_progress(stored.id, now)
-    if disables or resets:
-        what = "disabled" if disables else "updated"
-        await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {who}.", now)
+    if drops or change.resets:
+        what = "disabled" if drops else "updated"
+        await tx.end_waiting(stored.id, State.SUPERSEDED, f"The schedule was {what} by {change.who}.", now)
+    # last: what those runs give back is not owed to the new revision, whose input begins at the present
+    old, new = (stored.mode, stored.spec.trigger), (mode, declaration.spec.trigger)
+    await collecting.changed(tx, stored.id, old, new, resets=change.resets, now=now)
 
 
 async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:
@@ -296,6 +354,13 @@ def unknown_program(declaration: Schedule, known: list[str], path: str = "spec.p
 
 def _works(mode: Mode) -> bool:
     return mode is Mode.ENABLED
+
+
+def _resting_as(mode: Mode, expire: bool) -> dict[str, Any]:
+    """Its mode, as the audit log tells it."""
+    if mode is Mode.ENABLED:
+        return {"enabled": True}
+    return {"enabled": False, "mode": mode.value, **({"expire": True} if expire else {})}
 
 
 def _resting(mode: Mode) -> Mode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+from tidegate.domain.calendars import Calendar as ClosedDays
 from tidegate.domain.instants import Duration
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
@@ -69,4 +70,14 @@ class Dataset:
     document: JsonObject
 
 
-Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """`document`: its metadata and spec as the person wrote them."""
+
+    KIND: ClassVar[str] = "Calendar"
+    metadata: Metadata  # namespace is empty
+    calendar: ClosedDays
+    document: JsonObject
+
+
+Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset | Calendar

@@ -10,17 +10,21 @@ from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, assert_never
 
-from tidegate.domain import programs, schedules, triggers
+from tidegate.domain import constraints, programs, schedules, triggers
+from tidegate.domain.constraints import Constraint, Unmet, clock
 from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.programs import ProgramSpec
-from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.schedules import Deadline, DeadlineFrom, ScheduleSpec
 from tidegate.domain.triggers import Trigger
 from tidegate.ports.control import Metadata
 
 API_VERSION = "tidegate/v1"
 _INSTANTS = frozenset({"start", "end", "anchor", "time"})
 _DURATIONS = frozenset(
-    {"jitter", "delay", "grace", "window", "timeout", "max_delay", "run", "latch", "after", "silence", "max_wait"}
+    {
+        *("jitter", "delay", "grace", "window", "timeout", "max_delay", "run", "latch", "after", "silence", "max_wait"),
+        *("duration", "per"),
+    }
 )
 _TIMES_OF_DAY = frozenset({"earliest", "latest"})
 
@@ -55,7 +59,7 @@ def schedule(spec: ScheduleSpec, *, enabled: bool | None = None) -> dict[str, An
         said["groups"] = list(spec.groups)
     said["trigger"] = trigger(spec.trigger)
     if spec.constraints != (schedules.Concurrency(max=1),):
-        said["constraints"] = [{"type": one.TYPE, **_said(one)} for one in spec.constraints]
+        said["constraints"] = [constraint(one) for one in spec.constraints]
     for name, policy in (
         ("waiting", spec.waiting),
         ("catch_up", spec.catch_up),
@@ -69,7 +73,33 @@ def schedule(spec: ScheduleSpec, *, enabled: bool | None = None) -> dict[str, An
                 told["runs"] = spec.waiting.runs.value
         if told:
             said[name] = told
+    if spec.deadline is not None:
+        said["deadline"] = deadline(spec.deadline)
     return said
+
+
+def deadline(value: Deadline) -> dict[str, Any]:
+    """A deadline's document."""
+    spans = {"start": value.start, "finish": value.finish}
+    said = {name: format_duration(span) for name, span in spans.items() if span is not None}
+    return said if value.since is DeadlineFrom.DUE else {**said, "from": value.since.value}
+
+
+def constraint(value: Constraint) -> dict[str, Any]:
+    """A constraint's document."""
+    unmet = {"unmet": value.unmet.value} if value.unmet is not Unmet.WAIT else {}
+    match value:
+        case constraints.CustomConstraint():
+            return {"type": value.plugin, **value.parameters, **unmet}
+        case constraints.Window(span=span):
+            said: dict[str, Any] = {"type": value.TYPE, "start": clock(span.start), "end": clock(span.end)}
+            if span.timezone != "UTC":
+                said["timezone"] = span.timezone
+            if span.days != tuple(triggers.Weekday):
+                said["days"] = [day.value for day in span.days]
+            return {**said, **({"stop_at_end": True} if value.stop_at_end else {}), **unmet}
+        case _:
+            return {"type": value.TYPE, **_said(value)}
 
 
 def trigger(value: Trigger) -> dict[str, Any]:
@@ -134,5 +164,5 @@ def _written(name: str, given: Any) -> Any:
         case int() if name in _DURATIONS:
             return format_duration(given)
         case int() if name in _TIMES_OF_DAY:
-            return f"{given // 60:02}:{given % 60:02}"
+            return clock(given)
     return given

@@ -66,11 +66,13 @@ def progress_item(item: Any) -> dict[str, Any]:
         "schedule": item.schedule,
         "kind": "progress",
         "run": None,
+        "position": None,
         "priority": None,
         "tree": None if item.tree is None else explained(item.tree),
         "waiting_for": [
             {"constraint": "trigger", "verdict": "wait", "until": moment(item.next_check_at), "why": item.why}
         ],
+        "earliest": None,
         "next_check_at": moment(item.next_check_at),
         "expires_at": None,
     }

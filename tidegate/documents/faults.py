@@ -28,6 +28,7 @@ _DEEPEST = 64
 UNIONS: dict[str, tuple[str, frozenset[str]]] = {
     "trigger": ("a type of trigger", later.TRIGGERS),
     "triggers": ("a type of trigger", later.TRIGGERS),
+    "constraints": ("a type of constraint", frozenset()),
     "spec": ("a type of program", later.PROGRAMS),
 }
 """The field that holds a union -> how to call its members, and those that belong to a later version."""

@@ -11,20 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.documents import declared
+from tidegate.documents import declared, icalendar
 from tidegate.documents.parsing import parse
 from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 
-def check(text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE) -> list[declared.Declaration]:
-    """Every document of a text, checked; `name` stands in the faults. Raises Invalid with all faults of all of them."""
+def check(
+    text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE, folder: Path = Path()
+) -> list[declared.Declaration]:
+    """Every document of a text, checked; `name` stands in the faults, `folder` is where the files lie that a document
+    names. Raises Invalid with all faults of all of them."""
     made: list[declared.Declaration] = []
     documents, faults = read(text, name)
     for one in documents:
         try:
-            made.append(parse(one.value, default_namespace=default_namespace))
+            made.append(parse(with_ics(folder, one.value), default_namespace=default_namespace))
         except Invalid as invalid:
             faults += [_placed(fault, one, name) for fault in invalid.faults]
     faults += _twice(made, name)
@@ -48,6 +51,17 @@ class Documents:
         """Faults that the server found, `documents[2].spec.program`, by the line that the person knows."""
         return [self._placed(fault) for fault in faults]
 
+    def place(self, kind: str, namespace: str, name: str, path: str) -> str:
+        """Where a path of one document is, like `flights.yaml:12 spec.trigger`; `namespace`: of what names none and of
+        the thing. The path alone where no document shows it."""
+        for one in self._reads:
+            about = one.value.get("metadata")
+            if one.value.get("kind") != kind or not isinstance(about, dict) or about.get("name") != name:
+                continue
+            if about.get("namespace") in (None, namespace):
+                return f"{self.name}:{one.line_of(path)} {path}"
+        return path
+
     def _placed(self, fault: Fault) -> Fault:
         match = _OF_ONE.fullmatch(fault.path)
         if match is None or int(match[1]) >= len(self._reads):
@@ -61,15 +75,35 @@ _OF_ONE = re.compile(r"documents\[(\d{1,9})\]\.?(.*)", re.DOTALL)
 def raw_documents(path: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> Documents:
     """Every document of a file as plain JSON values, checked.
 
-    A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere.
-    Raises Invalid with every fault of the whole file, NotFound, Refused.
+    A relative file in a program's `entry` is looked up beside the document that names it: a worker runs elsewhere. So
+    is a calendar's `ics`, and what it holds is sent. Raises Invalid with every fault of the whole file, NotFound,
+    Refused.
     """
     return of_text(_read_text(path), path.name, path.resolve().parent, default_namespace=default_namespace)
 
 
+def with_ics(folder: Path, document: Any) -> Any:
+    """A calendar with the content of the file that its `ics` names; anything else as it is. Raises Invalid."""
+    spec = document.get("spec") if isinstance(document, dict) and document.get("kind") == "Calendar" else None
+    named = spec.get("ics") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(named, str) or icalendar.is_content(named):
+        return document
+    try:
+        content = (folder / named).read_text("utf-8-sig")
+    except (OSError, ValueError) as fault:
+        reason = (
+            "is not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else getattr(fault, "strerror", str(fault))
+        )
+        raise Invalid([Fault("spec.ics", f"names the file {named!r}, which cannot be read: {reason}")]) from None
+    if not icalendar.is_content(content):
+        reason = f"names the file {named!r}, which is no iCalendar file: it does not begin with {icalendar.BEGINNING}"
+        raise Invalid([Fault("spec.ics", reason)])
+    return {**document, "spec": {**spec, "ics": content}}
+
+
 def of_text(text: str, name: str, folder: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> Documents:
     """The same of a text; relative files are looked up in `folder`. Raises Invalid."""
-    check(text, name, default_namespace=default_namespace)
+    check(text, name, default_namespace=default_namespace, folder=folder)
     reads = read(text, name)[0]
     faults: list[Fault] = []
     notes: list[str] = []
@@ -87,7 +121,7 @@ def of_text(text: str, name: str, folder: Path, *, default_namespace: str = DEFA
                 notes.append(f"{name}:{line} there is no file {file!r} on this machine; a worker will look for it.")
     if faults:
         raise Invalid(faults, what=name)
-    return Documents(name, [one.value for one in reads], tuple(notes), tuple(reads))
+    return Documents(name, [with_ics(folder, one.value) for one in reads], tuple(notes), tuple(reads))
 
 
 def _programs(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

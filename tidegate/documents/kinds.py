@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from tidegate.documents.base import Document
+from tidegate.documents.calendars import CalendarSpec
 from tidegate.documents.others import (
     ApplicationSpec,
     DatasetSpec,
@@ -70,6 +71,14 @@ class Pool(Envelope):
     spec: PoolSpec
 
 
+class Calendar(Envelope):
+    """Days and hours in which nothing starts whose schedule names it in a `blackout` constraint."""
+
+    kind: Literal["Calendar"] = "Calendar"
+    metadata: GlobalMetadata
+    spec: CalendarSpec = Field(default_factory=CalendarSpec)
+
+
 class Dataset(Envelope):
     """Named data that triggers wait for. Needs no declaration, unless its watching is to be set."""
 
@@ -84,6 +93,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "Program": Program,
     "Schedule": Schedule,
     "Pool": Pool,
+    "Calendar": Calendar,
     "Dataset": Dataset,
 }
 IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-KINDS = frozenset({"MaintenancePolicy", "Calendar", "Sink"})
+KINDS = frozenset({"MaintenancePolicy", "Sink"})
 TRIGGERS: frozenset[str] = frozenset()
-CONSTRAINTS = frozenset({"delay", "window", "min_interval", "rate", "load", "blackout"})
 PROGRAMS = frozenset({"spark_submit", "http", "publish", "maintenance"})
-KEYS = frozenset({"deadline"})
+KEYS: frozenset[str] = frozenset()
 
 
 def not_yet(what: str, available: Iterable[str]) -> str:

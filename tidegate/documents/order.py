@@ -48,7 +48,8 @@ ORDER = (
         "outcomes",
     ),
     *("since", "after", "n", "for", "max_wait", "start", "end", "jitter", "latch", "policy", "runs", "grace", "window"),
-    *("factor", "max_delay", "max", "scope", "run", "then", "unmet"),
+    *("resource", "below", "calendar", "duration", "stop_at_end", "finish", "from"),
+    *("factor", "max_delay", "max", "per", "scope", "run", "then", "unmet"),
 )
 """How the keys of a spec follow each other, since a database keeps no order; others come after them."""
 _RANK = {key: rank for rank, key in enumerate(ORDER)}

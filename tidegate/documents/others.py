@@ -70,7 +70,7 @@ class ApplicationSpec(Document):
     schedules: list[Any] | None = Field(default=None, description="schedules, each with metadata.name and spec")
 
 
-class Rate(Document):
+class LaunchRate(Document):
     """Launches per span, with a bucket."""
 
     max: int = Field(description="launches per `per`, at least 1", ge=1, le=1_000_000)
@@ -101,4 +101,4 @@ class PoolSpec(Document):
     """Capacity that programs share."""
 
     slots: int = Field(description="how many attempts at once, at least 1", ge=1, le=1_000_000)
-    rate: Rate | None = Field(default=None, description="how many launches per span; left out: no limit")
+    rate: LaunchRate | None = Field(default=None, description="how many launches per span; left out: no limit")

@@ -8,6 +8,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from tidegate.documents import declared, encode, kinds, later
+from tidegate.documents.calendars import calendar_of
 from tidegate.documents.faults import faults_of, json_faults
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
@@ -216,6 +217,11 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
                 name=checked.spec.name or metadata.name,
                 watch=checked.spec.watch,
                 document={"metadata": said, "spec": dict(document.get("spec") or {})},
+            )
+        case kinds.Calendar():
+            said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
+            return declared.Calendar(
+                metadata=metadata, calendar=calendar_of(metadata.name, checked.spec), document=said
             )
         case kinds.Pool():
             rate = checked.spec.rate

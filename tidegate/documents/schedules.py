@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.documents import later
 from tidegate.documents.base import Document
+from tidegate.documents.constraints import MANY, Concurrency, Constraint, constraint_of, twice
 from tidegate.documents.scalars import Duration, JsonMap, Name, PositiveDuration, choice, wrong
 from tidegate.documents.triggers import Trigger, trigger_of
 from tidegate.domain import schedules, templates, triggers
 from tidegate.domain.errors import Fault
 from tidegate.domain.evidence import datasets
 from tidegate.domain.instants import format_duration
-from tidegate.domain.schedules import CatchUpPolicy, ThenFailed, ThenWaiting, Unmet, Waiting
-
-MANY = 1_000_000
-"""No count of a document is larger."""
-
-
-def _scope(value: object) -> str:
-    if isinstance(value, str) and value.startswith("group:"):
-        raise wrong(later.not_yet("limits of groups", ["schedule", "program"]))
-    if not isinstance(value, str) or value not in ("schedule", "program"):
-        raise wrong(later.unknown(str(value), "a scope", ["schedule", "program"]))
-    return value
-
-
-class Concurrency(Document):
-    """At most `max` runs at once."""
-
-    type: Literal["concurrency"]
-    max: int = Field(description="how many runs at once, at least 1", ge=1, le=MANY)
-    scope: Annotated[Literal["schedule", "program"], BeforeValidator(_scope)] = Field(
-        default="schedule", description="what is counted"
-    )
-    unmet: Annotated[Literal["wait", "skip"], choice("a meaning of unmet", Unmet)] = Field(
-        default="wait", description="what a run does that finds no room"
-    )
-
-
-def _known_type(value: object) -> object:
-    """One sentence for a constraint of another type, instead of one for each of its keys."""
-    if not isinstance(value, dict):
-        return value
-    tag = value.get("type")
-    if isinstance(tag, str) and tag in later.CONSTRAINTS:
-        raise wrong(later.not_yet(f"{tag!r} constraints", ["concurrency"]))
-    if tag is None:
-        raise wrong("has no `type`; it is a type of constraint, one of concurrency")
-    if tag != "concurrency":
-        raise wrong(later.unknown(str(tag), "a type of constraint", ["concurrency"]))
-    return value
-
-
-Constraint: TypeAlias = Annotated[Concurrency, BeforeValidator(_known_type)]
+from tidegate.domain.schedules import CatchUpPolicy, DeadlineFrom, ThenFailed, ThenWaiting, Waiting
 
 
 class CatchUp(Document):
@@ -80,8 +39,10 @@ class WaitingPolicy(Document):
     )
     max: int = Field(default=1000, ge=1, le=MANY, description="more waiting runs than this: the oldest expire")
     timeout: PositiveDuration | None = Field(default=None, description="how long a run may wait; left out: for ever")
-    then: Annotated[Literal["discard"], choice("`waiting.then`", [ThenWaiting.DISCARD], of_later=[ThenWaiting.RUN])] = (
-        Field(default="discard", description="after the timeout: the run ends expired")
+    then: Annotated[Literal["discard", "run"], choice("`waiting.then`", ThenWaiting)] = Field(
+        default="discard",
+        description="after the timeout: the run ends expired; or it goes, without delay, window, min_interval, rate "
+        "and load",
     )
 
 
@@ -117,6 +78,38 @@ class Timeout(Document):
     grace: Duration = Field(default=30_000_000, description="between the polite stop and the kill")
 
 
+class Deadline(Document):
+    """By when a run must have started and finished; a breach is an event, and so is one at risk."""
+
+    start: PositiveDuration | None = Field(default=None, description="how long after that it must have started")
+    finish: PositiveDuration | None = Field(default=None, description="how long after that it must have finished")
+    since: Annotated[Literal["due", "arrival"], choice("a beginning of a deadline", DeadlineFrom)] = Field(
+        default="due",
+        alias="from",
+        description="what it counts from: the fire time (without one, when its trigger was satisfied), or the arrival "
+        "of the first thing that its trigger collected",
+    )
+
+    @field_validator("finish")
+    @classmethod
+    def _not_before_start(cls, finish: int | None, info: ValidationInfo) -> int | None:
+        start = info.data.get("start")
+        if finish is not None and start is not None and finish < start:
+            raise wrong(f"must not be shorter than start ({format_duration(start)})")
+        return finish
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Deadline:
+        if self.start is None and self.finish is None:
+            raise wrong("says neither start nor finish; give at least one of them")
+        return self
+
+
+def _alone() -> list[Constraint]:
+    """One run of the schedule at a time."""
+    return [Concurrency(type="concurrency", max=1)]
+
+
 class ScheduleSpec(Document):
     """Program, arguments, trigger, constraints and policies of a schedule."""
 
@@ -128,20 +121,18 @@ class ScheduleSpec(Document):
     priority: int = Field(default=50, ge=0, le=100, description="0 to 100, higher first")
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     trigger: Trigger = Field(description='the rule for when, e.g. {type: cron, expression: "0 2 * * *"}')
-    constraints: list[Constraint] = Field(
-        default_factory=lambda: [Concurrency(type="concurrency", max=1)], description="the rules for may it now"
-    )
+    constraints: list[Constraint] = Field(default_factory=_alone, description="the rules for may it now")
     waiting: Annotated[WaitingPolicy, BeforeValidator(_waiting)] = Field(default_factory=WaitingPolicy)
     catch_up: CatchUp = Field(default_factory=CatchUp)
     retry: Retry = Field(default_factory=Retry)
     timeout: Timeout = Field(default_factory=Timeout)
+    deadline: Deadline | None = Field(default=None, description="by when its runs must have started and finished")
 
     @field_validator("constraints")
     @classmethod
-    def _one_limit_a_scope(cls, constraints: list[Concurrency]) -> list[Concurrency]:
-        scopes = [(one.scope, one.unmet) for one in constraints]
-        if twice := next((one for one in scopes if scopes.count(one) > 1), None):
-            raise wrong(f"limits the runs of one {twice[0]} twice; keep the lower limit")
+    def _nothing_twice(cls, constraints: list[Any]) -> list[Any]:
+        if (reason := twice(constraints)) is not None:
+            raise wrong(reason)
         return constraints
 
 
@@ -161,9 +152,7 @@ def spec_of(document: ScheduleSpec, namespace: str) -> schedules.ScheduleSpec:
         arguments=document.arguments,
         priority=document.priority,
         groups=tuple(document.groups),
-        constraints=tuple(
-            schedules.Concurrency(max=one.max, scope=one.scope, unmet=Unmet(one.unmet)) for one in document.constraints
-        ),
+        constraints=tuple(map(constraint_of, document.constraints)),
         waiting=schedules.WaitingPolicy(
             runs=Waiting(waiting.runs) if waiting.runs else schedules.waiting_by_default(trigger),
             max=waiting.max,
@@ -181,4 +170,11 @@ def spec_of(document: ScheduleSpec, namespace: str) -> schedules.ScheduleSpec:
             then=ThenFailed(retry.then),
         ),
         timeout=schedules.Timeout(run=document.timeout.run, grace=document.timeout.grace),
+        deadline=None
+        if document.deadline is None
+        else schedules.Deadline(
+            start=document.deadline.start,
+            finish=document.deadline.finish,
+            since=DeadlineFrom(document.deadline.since),
+        ),
     )

@@ -10,13 +10,16 @@ from typing import Any, Protocol
 
 from tidegate.documents import encode
 from tidegate.documents.order import ordered
+from tidegate.domain.calendars import Calendar, closed_until
+from tidegate.domain.errors import Fault
 from tidegate.domain.evidence import MOST_EVENTS, ranges
-from tidegate.domain.instants import SECOND, Instant, format_duration, format_instant
+from tidegate.domain.instants import SECOND, Instant, format_duration, format_instant, parse_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
 from tidegate.ports.control import (
     AttemptRecord,
     Change,
+    Freeze,
     Metadata,
     PoolRecord,
     ProgramRecord,
@@ -147,16 +150,22 @@ def _end_of(attempt: AttemptRecord) -> str:
     return f"{attempt.state.replace('_', ' ')} ({message.rstrip('.')})" if message else attempt.state.replace("_", " ")
 
 
-def queue_item(record: RunRecord) -> dict[str, Any]:
-    """A waiting run in the queue."""
+def queue_item(record: RunRecord, *, position: int) -> dict[str, Any]:
+    """A waiting run in the queue. `position`: 1 is the next to start, of what the list shows, unless something that it
+    waits for comes later; `earliest`: not before, by what was known when it was last looked at."""
+    waits = _waiting_for(record)
+    known = [one["until"] for one in waits if one["until"] is not None]
+    backoff = moment(record.wake_at) if record.attempts else None
     return {
         "namespace": record.namespace,
         "schedule": record.schedule,
         "kind": "run",
         "run": str(record.key),
+        "position": position,
         "priority": record.priority,
         "tree": None,
-        "waiting_for": _waiting_for(record),
+        "waiting_for": waits,
+        "earliest": max([*known, *([backoff] if backoff else [])], key=parse_instant, default=None),
         "next_check_at": moment(record.wake_at),
         "expires_at": moment(record.expires_at),
     }
@@ -190,13 +199,16 @@ def schedule_document(record: ScheduleRecord) -> dict[str, Any]:
 def schedule(
     record: ScheduleRecord, stats: Stats, *, next_fire: Instant | None, unsatisfiable: str | None = None
 ) -> dict[str, Any]:
-    """A schedule. `next_fire`: the nominal time of its next fire (see `control.schedules.next_fire`)."""
-    works = record.mode is Mode.ENABLED
+    """A schedule. `expire`: whether runs that it holds expire.
+
+    `next_fire`: the nominal time of its next fire (see `control.schedules.next_fire`)."""
+    enabled, works = record.mode is Mode.ENABLED, record.mode.works
     return {
         **schedule_document(record),
         "status": {
-            "enabled": works,
-            "mode": None if works else record.mode.value,
+            "enabled": enabled,
+            "mode": None if enabled else record.mode.value,
+            "expire": record.held_expires if works and not enabled else None,
             "reason": record.reason or None,
             "revision": record.rev,
             "created_at": moment(record.created_at),
@@ -207,6 +219,7 @@ def schedule(
             "streak": stats.consecutive_failures,
             "next_start": moment(record.next_due) if works else None,
             "unsatisfiable": unsatisfiable,
+            "warnings": None,  # of an answer to a write that has any
         },
     }
 
@@ -218,6 +231,7 @@ def revision(number: Any, document: JsonObject, author: str, reason: str) -> dic
         "valid_from": moment(number.valid_from),
         "enabled": number.mode is Mode.ENABLED,
         "mode": None if number.mode is Mode.ENABLED else number.mode.value,
+        "expire": number.held_expires if number.mode.works and number.mode is not Mode.ENABLED else None,
         "reason": reason or None,
         "author": author,
         "spec": ordered(document),
@@ -264,6 +278,24 @@ def namespace(name: str, document: JsonObject) -> dict[str, Any]:
         "description": document.get("description", ""),
     }
     return {"apiVersion": encode.API_VERSION, "kind": "Namespace", "metadata": said, "spec": {}}
+
+
+def calendar(calendar: Calendar, document: JsonObject, now: Instant) -> dict[str, Any]:
+    """`status.closed_until`: null while it is open."""
+    return {
+        "apiVersion": encode.API_VERSION,
+        "kind": "Calendar",
+        "metadata": dict(document.get("metadata") or {"name": calendar.name}),
+        "spec": ordered(document.get("spec") or {}),
+        "status": {"closed_until": moment(closed_until(calendar, now))},
+    }
+
+
+def freeze(given: Freeze | None) -> dict[str, Any]:
+    """Nothing starts while `frozen`; the other keys are null when it is not."""
+    if given is None:
+        return {"frozen": False, "who": None, "since": None, "reason": None}
+    return {"frozen": True, "who": given.who, "since": moment(given.since), "reason": given.reason}
 
 
 def pool(record: PoolRecord) -> dict[str, Any]:
@@ -342,7 +374,13 @@ def _node(node: Any) -> dict[str, Any]:
 
 def deployed(result: Any) -> dict[str, Any]:
     """A `control.applications.Deployed`: schedules at the top, as the interface has it."""
-    return {**_counts(result.schedules), "programs": _counts(result.programs)}
+    warned = {name: warnings(faults) for name, faults in result.warnings.items()}
+    return {**_counts(result.schedules), "programs": _counts(result.programs), "warnings": warned}
+
+
+def warnings(faults: Iterable[Fault]) -> list[dict[str, Any]]:
+    """What contradicts itself in a document, as problems tell of faults."""
+    return [{"path": one.path, "reason": one.reason} for one in faults]
 
 
 def _counts(counts: Any) -> dict[str, Any]:
@@ -357,6 +395,7 @@ def applied(item: Any) -> dict[str, Any]:
         "name": item.name,
         "result": item.effect.value,
         "hint": item.hint or None,
+        "warnings": warnings(item.warnings),
     }
 
 

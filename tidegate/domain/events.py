@@ -19,12 +19,19 @@ from tidegate.domain.runs import State
 
 DATASET_UPDATED = "dataset.updated"
 DATASET_GAP = "dataset.gap"
+DEADLINE_AT_RISK = "deadline.at_risk"
+DEADLINE_MISSED = "deadline.missed"
 RUN_EVENTS = frozenset(
     {"run.started", *(f"run.{state}" for state in State if state.value not in ("starting", "running"))}
 )
-OWN_EVENTS = (
-    frozenset({DATASET_UPDATED, DATASET_GAP, "table.health", "schedule.paused", "deadline.missed"}) | RUN_EVENTS
-)
+OWN_EVENTS = RUN_EVENTS | {
+    DATASET_UPDATED,
+    DATASET_GAP,
+    DEADLINE_AT_RISK,
+    DEADLINE_MISSED,
+    "table.health",
+    "schedule.paused",
+}
 """The closed set. All but `dataset.updated` are published by Tidegate only."""
 
 MOST_PAYLOAD = 256 * 1024

@@ -98,7 +98,7 @@ def _on_time(clock: Due, now: Instant, steps: _Steps) -> Plan | None:
         return None
     revision = clock.revisions[0]
     trigger = clockwork(revision.spec.trigger)
-    if revision.mode is not Mode.ENABLED or not isinstance(trigger, (Cron, Interval)) or trigger.jitter:
+    if not revision.mode.works or not isinstance(trigger, (Cron, Interval)) or trigger.jitter:
         return None
     asked = (id(trigger), clock.cursor, clock.last_fire)
     if (found := steps.get(asked)) is None:
@@ -247,15 +247,17 @@ def revise(name: str, clock: ClockFacts | None, revisions: Sequence[Revision], n
 
     `revisions` are those from the clock's cursor_rev on, ascending, without the new one; none, and no clock, at
     creation. Fires up to `new.valid_from` that are still undecided stay with the timekeeper when a working schedule is
-    updated: the cursor does not move and the clock is due at once. When it is disabled or deleted they end by
-    `undecided` instead. Nothing before `new.valid_from` is ever fired by the new revision (TIME-8).
+    updated or suspended: the cursor does not move and the clock is due at once. When it is dropped or deleted they end
+    by `undecided` instead. Nothing before `new.valid_from` is ever fired by the new revision (TIME-8).
     """
     history = (*revisions, new)
     pending = clock.next_due if clock is not None else None
     last_fire = clock.last_fire if clock is not None else None
-    if new.mode is not Mode.ENABLED:
+    if new.mode is Mode.DROP:
         return Standing(new.valid_from, new.rev, None)
     if not revisions:
+        if not new.mode.works:
+            return Standing(new.valid_from, new.rev, None)
         return Standing(new.valid_from, new.rev, first_due(name, new.spec.trigger, new.valid_from, last_fire=last_fire))
     if clock is not None:
         left = next_undecided(name, history, clock.cursor, last_fire=last_fire, pending=pending, until=new.valid_from)

@@ -1,7 +1,8 @@
 """Which revision decides which fires: each rules from its `valid_from` (exclusive) up to the next one's (inclusive).
 
 An edit never touches fires of the past that are still undecided, so a clock that fell behind may have several
-revisions to work through, in order. Only enabled ones fire. This module knows that order and nothing of policies.
+revisions to work through, in order. Only those fire in whose mode the
+clock ticks (`Mode.works`). This module knows that order and nothing of policies.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.fires import due, first_due, next_fire
 from tidegate.domain.instants import Instant
-from tidegate.domain.schedules import Mode, Revision
+from tidegate.domain.schedules import Revision
 from tidegate.domain.triggers import AfterFinish
 
 
@@ -27,13 +28,13 @@ class Reign:
 
 
 def reigns(revisions: Sequence[Revision], cursor: Instant, until: Instant) -> list[Reign]:
-    """The reigns over (cursor, until], oldest first, those left out that rule over no part of it or are not enabled."""
+    """The reigns over (cursor, until], oldest first, those left out that rule over no part of it or do not fire."""
     found = []
     for index, revision in enumerate(revisions):
         ends = revisions[index + 1].valid_from if index + 1 < len(revisions) else None
         after = max(cursor, revision.valid_from)
         last = until if ends is None else min(until, ends)
-        if after < last and revision.mode is Mode.ENABLED:
+        if after < last and revision.mode.works:
             found.append(Reign(index, revision, after, last, ends))
     return found
 
@@ -81,7 +82,7 @@ def after_finish_fire(name: str, revisions: Sequence[Revision], index: int, pend
         fire = pending
     else:
         before = revisions[index - 1]
-        if before.mode is not Mode.ENABLED or not isinstance(before.spec.trigger, AfterFinish):
+        if not before.mode.works or not isinstance(before.spec.trigger, AfterFinish):
             return first_due(name, trigger, revision.valid_from)
         fire = after_finish_fire(name, revisions, index - 1, pending)
         if fire is not None and fire <= revision.valid_from:

@@ -24,6 +24,8 @@ from tidegate.domain.stopping import Ended, StopReason
 LOST_BUDGET = 3
 """How many lost workers and refused launches a run forgives."""
 
+WINDOW_CLOSED = "Its window closed while it ran, and says that it is stopped then (stop_at_end)."
+
 _REFUSED = Retry(max_attempts=LOST_BUDGET + 1, delay=SECOND, factor=4.0, max_delay=MINUTE)
 """How soon a backend that refused is asked again: it is busy or broken, the program is not."""
 
@@ -78,6 +80,8 @@ def after_attempt(
         return RetryAt(at=now, failures=0, lost=0)
     if stop is StopReason.CANCEL and ended is not Ended.SUCCEEDED:
         return Finish(outcome=State.CANCELLED, reason=why or "Cancelled.")
+    if stop is StopReason.WINDOW and ended is not Ended.SUCCEEDED:
+        return Finish(outcome=State.CANCELLED, reason=WINDOW_CLOSED)
     match ended:
         case Ended.SUCCEEDED:
             return Finish(outcome=State.SUCCEEDED, reason="")

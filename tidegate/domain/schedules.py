@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
+from tidegate.domain.constraints import CONSTRAINTS as CONSTRAINTS
+from tidegate.domain.constraints import Concurrency as Concurrency
+from tidegate.domain.constraints import Constraint as Constraint
+from tidegate.domain.constraints import Unmet as Unmet
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from tidegate.domain.triggers import Custom, DataSize, Happened, Partition, ProgramStatus, Trigger, nodes
 
 JsonObject: TypeAlias = Mapping[str, Any]
-
-
-class Unmet(StrEnum):
-    """What an unmet constraint means."""
-
-    WAIT = "wait"
-    SKIP = "skip"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concurrency:
-    """At most `max` runs admitted and not yet ended, counted per `scope`: `schedule` or `program`."""
-
-    TYPE: ClassVar[str] = "concurrency"
-    max: int
-    scope: str = "schedule"
-    unmet: Unmet = Unmet.WAIT
-
-
-Constraint: TypeAlias = Concurrency
-CONSTRAINTS: tuple[type[Constraint], ...] = (Concurrency,)
 
 
 class CatchUpPolicy(StrEnum):
@@ -108,6 +91,24 @@ class Timeout:
     grace: Duration = 30 * SECOND
 
 
+class DeadlineFrom(StrEnum):
+    """What a deadline counts from."""
+
+    DUE = "due"
+    """The fire time; of a run without one, when its trigger was satisfied."""
+    ARRIVAL = "arrival"
+    """The arrival of the first thing that its trigger collected; of a run that collected nothing, as `due`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """How long after that a run must have started, and finished; None: no such deadline."""
+
+    start: Duration | None = None
+    finish: Duration | None = None
+    since: DeadlineFrom = DeadlineFrom.DUE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
     """The `spec` of a Schedule document, without `enabled` (that is the schedule's mode)."""
@@ -122,6 +123,7 @@ class ScheduleSpec:
     catch_up: CatchUp = CatchUp()
     retry: Retry = Retry()
     timeout: Timeout = Timeout()
+    deadline: Deadline | None = None
 
 
 class Mode(StrEnum):
@@ -131,8 +133,16 @@ class Mode(StrEnum):
     DROP = "drop"
     """Disabled: pending runs and progress are dropped, events ignored."""
     KEEP = "keep"
+    """Disabled, but what waits starts when it may. Nothing new is collected, no fire makes a run."""
     BACKLOG = "backlog"
+    """Goes on collecting and making runs; none of them starts until it is enabled, then all do."""
     HOLD = "hold"
+    """As backlog, but everything merges into one run."""
+
+    @property
+    def works(self) -> bool:
+        """Whether its clock ticks and its trigger collects: runs are made, though they may not start."""
+        return self in (Mode.ENABLED, Mode.BACKLOG, Mode.HOLD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +154,4 @@ class Revision:
     valid_from: Instant
     mode: Mode
     spec: ScheduleSpec
+    held_expires: bool = False  # while it is suspended (backlog, hold), runs expire all the same

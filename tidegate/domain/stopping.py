@@ -33,6 +33,8 @@ class StopReason(StrEnum):
     """A person said so."""
     TIMEOUT = "timeout"
     """It ran longer than it may."""
+    WINDOW = "window"
+    """The window closed through which it was let, and which says `stop_at_end`."""
     SHUTDOWN = "shutdown"
     """Its worker is being shut down for good; the run is to be tried again."""
 
@@ -100,7 +102,7 @@ def verdict(reported: Ended, asked: StopReason | None) -> Ended:
     match asked:
         case None:
             return reported
-        case StopReason.CANCEL:
+        case StopReason.CANCEL | StopReason.WINDOW:
             return Ended.CANCELLED
         case StopReason.TIMEOUT:
             return Ended.TIMED_OUT

@@ -2,24 +2,33 @@
 
 Under `merge` one run waits and takes in what comes; under `latest` the newest takes the place of the older ones; and
 whatever the policy, no more than `max` wait. What a person asked for never merges and takes nobody's place
-(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. Both stores decide by this.
+(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. While a schedule is held
+(`Mode.HOLD`) everything merges, fires of clocks too. Both stores decide by this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidegate.domain.ids import RunKey
 from tidegate.domain.runs import MERGING, Cause, State
-from tidegate.domain.schedules import Waiting, WaitingPolicy
+from tidegate.domain.schedules import Mode, Revision, Waiting, WaitingPolicy
 
 TOO_MANY = "More than waiting.max runs of the schedule waited; this was the oldest."
 NEWER = "A newer run of the schedule takes its place (waiting: latest)."
 
 
-def why_merged(into: RunKey) -> str:
-    """The reason of a fire that joined a run which waits."""
-    return f"It joined {into}, which was waiting (waiting: merge)."
+def policy_under(newest: Revision) -> WaitingPolicy:
+    """The policy by which further runs of a schedule join or replace those that wait."""
+    policy = newest.spec.waiting
+    return replace(policy, runs=Waiting.MERGE) if newest.mode is Mode.HOLD else policy
+
+
+def why_joined(newest: Revision, into: RunKey) -> str:
+    """What stands in the row of a fire that joined an older run."""
+    by = "suspended: hold" if newest.mode is Mode.HOLD else "waiting: merge"
+    return f"It joined {into}, which was waiting ({by})."
 
 
 def joined(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.admission import Admit, Candidate, Decision, Discard, admit, counters_of, fill
+from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Decision, Discard, admit, fill, needs_of
 from tidegate.domain.evidence import shown, take
 from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import MILLISECOND, Duration, Instant
@@ -62,9 +62,8 @@ class Admitter:
         async with self._store.transaction(self._fence) as tx:
             candidates = await tx.claim_waiting(now, limit)
             if candidates:
-                counters = {counter for one in candidates for counter in counters_of(one)}
-                facts = await tx.admission_facts(counters, {one.program.pool for one in candidates})
-                verdicts = admit(candidates, facts, now=now)
+                facts = await tx.admission_facts(needs_of(candidates), now)
+                verdicts = self._judge(candidates, facts, now)
                 pinned, notes = await self._close(tx, candidates, verdicts, now)
                 verdicts = _filled(candidates, verdicts, pinned)
                 await tx.settle(verdicts, now)
@@ -79,6 +78,9 @@ class Admitter:
             wakes.add(Topic.CLOCK)  # an after_finish clock may go on
         upcoming = None if full else await self._store.next_wake()
         return Outcome(did=len(candidates), left=full, next=upcoming, wakes=frozenset(wakes), notes=notes)
+
+    def _judge(self, candidates: Sequence[Candidate], facts: AdmissionFacts, now: Instant) -> list[Decision]:
+        return admit(candidates, facts, now=now)
 
     async def _close(
         self, tx: PinningTx, candidates: Sequence[Candidate], verdicts: Sequence[Decision], now: Instant

@@ -193,13 +193,16 @@ class Supervisor:
     # ── stop what overruns ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _overrun(self, now: Instant) -> None:
-        """Who has run too long, or is stopped by a shutdown: to be put on record before the backend is told."""
+        """Who has run too long, whose window closes, or who is stopped by a shutdown: to be put on record before the
+        backend is told."""
         for entry in self._watch:
             if entry.asked is not None or entry.end is not None:
                 continue
             limit = _limit(entry)
             if limit is not None and limit <= now:
                 entry.ask_to_stop(StopReason.TIMEOUT, now, on_record=False)
+            elif entry.launch.stop_by is not None and entry.launch.stop_by <= now:
+                entry.ask_to_stop(StopReason.WINDOW, now, on_record=False)
             elif self._ending and entry.stage is not Stage.ASKING:
                 entry.ask_to_stop(StopReason.SHUTDOWN, now, on_record=False)
 
@@ -310,8 +313,8 @@ class Supervisor:
             elif one.asked is not None:
                 rung = climb(one.asked, grace=one.launch.grace, now=now).next
                 soonest = min(soonest, earliest((rung, self._told_at.get(one.key))) or poll)
-            elif one.launch.timeout is not None:
-                soonest = min(soonest, _limit(one) or poll)
+            else:
+                soonest = min(soonest, earliest((_limit(one), one.launch.stop_by)) or poll)
         return soonest
 
 

@@ -22,6 +22,7 @@ from tidegate.domain.instants import MILLISECOND, MINUTE, Duration, Instant
 from tidegate.domain.planning import Plan, plan
 from tidegate.domain.progress import advance
 from tidegate.domain.triggers import collects
+from tidegate.engine.deadlines import missed_deadlines
 from tidegate.engine.outcome import Batch, Outcome, Topic, earliest
 from tidegate.ports.collecting import Collected, CollectingTx, KeepingStore
 
@@ -67,6 +68,8 @@ class Timekeeper:
             await tx.record(plans, now)
             if collected:
                 await tx.collect(collected, now)
+            if news := missed_deadlines(plans):
+                await tx.publish(news, now)
         notes += more
 
         return await self._after(plans, notes, now, full=self._batch.took(len(due)))

@@ -171,8 +171,8 @@ class AdmittingStore(Clock, Protocol):
         """The earliest wake_at or expires_at of a waiting run."""
 
 
-class KeepingTx(TimekeeperTx, CollectingTx, Protocol):
-    """The timekeeper's: a fire of a tree takes all progress along."""
+class KeepingTx(TimekeeperTx, CollectingTx, PublishTx, Protocol):
+    """The timekeeper's: a fire of a tree takes all progress along, a fire that never runs may miss a deadline."""
 
 
 class KeepingStore(Clock, Protocol):
@@ -250,7 +250,7 @@ class EventReads(Protocol):
         """A page of what was set aside and not replayed yet, newest first."""
 
 
-class EventControlTx(PublishTx, Protocol):
+class EventControlTx(PublishTx, CollectingTx, Protocol):
     """What a person's change does to collecting."""
 
     async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:

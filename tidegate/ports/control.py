@@ -13,6 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tidegate.domain.calendars import Calendar
+from tidegate.domain.constraints import AdmissionFacts, Needs
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Stretch
@@ -54,6 +56,7 @@ class ScheduleRecord:
     cursor_rev: int
     next_due: Instant | None
     last_fire: Instant | None
+    held_expires: bool = False  # of the newest revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,15 @@ class PoolRecord:
     rate_max: int | None
     rate_per: Duration | None
     rate_burst: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freeze:
+    """Nothing starts, by whose word, since when and why."""
+
+    who: str
+    since: Instant
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +229,19 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
     async def delete_pool(self, name: str) -> bool:
         """False: there was none. Raises Conflict while a program names it or a run holds a slot of it."""
 
+    # calendars and the freeze
+    async def put_calendar(self, calendar: Calendar, document: JsonObject, now: Instant) -> bool:
+        """Make it, or replace it; True when it is new. Runs that wait for it are judged again."""
+
+    async def delete_calendar(self, name: str, now: Instant) -> bool:
+        """False: there was none. Runs that name it wait, and say so."""
+
+    async def freeze(self, who: str, reason: str, now: Instant) -> bool:
+        """From the commit on nothing is admitted; False when it was so already (who and reason stay)."""
+
+    async def unfreeze(self, now: Instant) -> bool:
+        """What waited for it is judged again, first in rank first; False when nothing was frozen."""
+
     # programs
     async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]:
         """Locks living programs in ascending id; unknown names are left out."""
@@ -268,9 +293,12 @@ class ControlTx(EventControlTx, DatasetTx, Protocol):
         author: str,
         valid_from: Instant,
         clock: ClockState,
+        held_expires: bool = False,
     ) -> int:
         """Add a revision and set the clock; the new revision's number. Its waiting runs are judged again, since their
-        limits may have changed."""
+        limits may have changed. `held_expires`: while it is suspended (backlog, hold), runs expire all the same.
+        Otherwise the waiting time of what a suspension held stands still until it ends: the revision that ends it
+        moves each `expires_at` on by as long as the run was held."""
 
     async def describe_schedule(self, schedule: ScheduleId, metadata: Metadata) -> None:
         """Change what is said about it; no new revision."""
@@ -330,6 +358,15 @@ class ControlStore(EventReads, DatasetReads, Clock, Protocol):
     async def pools(self) -> Sequence[PoolRecord]:
         """All, by name."""
 
+    async def calendars(self) -> Sequence[tuple[Calendar, JsonObject]]:
+        """All with their documents, by name."""
+
+    async def frozen(self) -> Freeze | None:
+        """None when work may start."""
+
+    async def admission_facts(self, needs: Needs) -> AdmissionFacts:
+        """What the admitter would see now, nothing locked: for people who ask why."""
+
     async def programs(self, namespace: str | None, before: str | None, limit: int) -> Sequence[ProgramRecord]:
         """A page of the living ones; `before`: the id of the last one seen."""
 
@@ -372,7 +409,10 @@ class ControlStore(EventReads, DatasetReads, Clock, Protocol):
     async def queue(
         self, namespace: str | None, before: str | None, limit: int
     ) -> tuple[Sequence[RunRecord], str | None]:
-        """Waiting runs in the order in which they will be looked at."""
+        """Waiting runs, first in rank first (`admission.rank`); the position is `rank:slot.schedule.ord`."""
+
+    async def ahead(self, wake_key: str, rank: int, run: RunKey) -> int:
+        """How many runs wait in a queue and come before this one, which has this rank."""
 
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         """Live runs that hold a counter: what explain names as the blocker."""

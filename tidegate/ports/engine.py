@@ -17,8 +17,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
+from tidegate.domain.admission import Admit, Candidate, Discard, Hold
 from tidegate.domain.clocks import Due
+from tidegate.domain.constraints import AdmissionFacts, Needs
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Plan
@@ -112,16 +113,23 @@ class TimekeeperTx(Protocol):
 
 
 class AdmitterTx(Protocol):
-    async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
-        """Waiting runs with wake_at <= now or expires_at <= now, in the order of wake_at then key, claimed."""
+    """Queues: a run that is held under a key waits in the queue of that name, in order of `admission.rank`. A queue has
+    at most one instant, the earliest that any of its runs was held until; when it comes, the first of the queue are
+    woken, a batch of them, and the instant stays until the queue has been gone through or they are held anew."""
 
-    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
-        """What is held of these counters and free of these pools, locked in ascending order until the end of the
-        transaction. Pools that do not exist are left out."""
+    async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
+        """Waiting runs with wake_at <= now or expires_at <= now, by rank, claimed. Before, the heads of queues whose
+        instant has come are woken."""
+
+    async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
+        """Everything that is asked for: counters and pools locked, in ascending order, until the end of the
+        transaction; starts, readings, calendars and the freeze as committed. Whose starts are asked for keeps them
+        from now on. Pools and calendars that do not exist are left out."""
 
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         """Apply. Afterwards, wherever a counter that somebody waits for, or a pool, has capacity left, the next
-        waiting runs under its key get wake_at = now (highest priority first, no more than there is capacity)."""
+        waiting runs under its key get wake_at = now (first in rank first, no more than there is capacity). Admitted
+        runs count as pending starts of their counters until their first attempt begins, which is then a start."""
 
 
 # ── dispatcher and supervisor ──────────────────────────────────────────────────────────────────────────────────────
@@ -129,7 +137,7 @@ class AdmitterTx(Protocol):
 
 class DispatcherTx(Protocol):
     async def claim_ready(self, kinds: Collection[str], now: Instant, limit: int) -> Sequence[Launch]:
-        """Ready runs of these program kinds, highest priority first, claimed; within their pools' launch rates, whose
+        """Ready runs of these program kinds, first in rank first, claimed; within their pools' launch rates, whose
         tokens are taken. Each becomes `starting` with an open attempt of this instance: the possible crash, which is
         on record once the transaction commits and before any backend is touched."""
 
@@ -171,7 +179,7 @@ class OpenAttempt:
     spec: ScheduleSpec
     failures: int
     lost: int
-    stop: str | None  # cancel, timeout, shutdown
+    stop: str | None  # cancel, timeout, window, shutdown
     stop_at: Instant | None
     created_at: Instant
     started_at: Instant | None
@@ -187,7 +195,8 @@ class SupervisorTx(Protocol):
         statistics; next_due of after_finish clocks; events. An attempt that is closed already is passed over."""
 
     async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
-        """Mark as stopping for a reason (`timeout`, `shutdown`); one that is stopping already keeps its reason."""
+        """Mark as stopping for a reason (`timeout`, `window`, `shutdown`); one that is stopping already keeps its
+        reason."""
 
     async def adopt(self, host: str, kinds: Collection[str], now: Instant, limit: int) -> Sequence[OpenAttempt]:
         """Open attempts of this host and these kinds whose instance has ended or moved on, claimed and made this

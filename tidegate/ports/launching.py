@@ -32,6 +32,7 @@ class Launch:
     grace: Duration = 30_000_000
     inputs: JsonObject = field(default_factory=dict)  # by dataset, see domain.evidence
     evidence: JsonObject | None = None
+    stop_by: Instant | None = None  # what still runs then is stopped: the window closes that it was admitted through
 
     @property
     def identity(self) -> str:

@@ -80,11 +80,21 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """A warning of what is declared: it may be written, and can hardly be meant."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScheduleStatus:
-    """`mode` and `reason` say how it rests; `streak` failures in a row; `unsatisfiable` why it can never fire."""
+    """`mode` and `reason` say how it rests, `expire` whether what it holds expires; `streak` failures in a row;
+    `unsatisfiable` why it can never fire; `warnings` are told by writes."""
 
     enabled: bool
     mode: str | None
+    expire: bool | None
     reason: str | None
     revision: int
     created_at: datetime
@@ -95,6 +105,7 @@ class ScheduleStatus:
     streak: int
     next_start: datetime | None
     unsatisfiable: str | None
+    warnings: tuple[Contradiction, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +138,28 @@ class Pool(Declared):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalendarStatus:
+    """`closed_until`: None while it is open."""
+
+    closed_until: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar(Declared):
+    status: CalendarStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze:
+    """Whether nothing may start; if so, by whose word, since when and why."""
+
+    frozen: bool
+    who: str | None
+    since: datetime | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetStatus:
     """`declared`: by a document, not only waited for; `missing`: there is no such table; `error` of the last look."""
 
@@ -148,6 +181,7 @@ class Revision:
     valid_from: datetime
     enabled: bool
     mode: str | None
+    expire: bool | None
     reason: str | None
     author: str
     spec: Mapping[str, Any]
@@ -165,10 +199,12 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed(Counts):
-    """Schedules by what became of them, and so the programs; `disabled` are new and wait to be enabled."""
+    """Schedules by what became of them, and so the programs; `disabled` are new and wait to be enabled; `warnings` are
+    by the name of the schedule, each with `path` and `reason`."""
 
     programs: Counts
     disabled: tuple[str, ...] = ()
+    warnings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +214,7 @@ class Applied:
     name: str
     result: str
     hint: str | None
+    warnings: tuple[Contradiction, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,8 +394,10 @@ class QueueItem:
     kind: str
     run: str | None
     priority: int | None
+    position: int | None
     tree: Node | None
     waiting_for: tuple[Waiting, ...]
+    earliest: datetime | None
     next_check_at: datetime | None
     expires_at: datetime | None
 

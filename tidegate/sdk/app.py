@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
+from tidegate.sdk.constraints import in_zone
 from tidegate.sdk.programs import Bound, Program, entry_of
 from tidegate.sdk.triggers import When
 
@@ -46,6 +47,7 @@ class App:
         *,
         name: str | None = ...,
         pool: str | None = ...,
+        groups: Sequence[str] | None = ...,
         conf: Mapping[str, Any] | None = ...,
         isolation: str | None = ...,
         environment: Mapping[str, str] | None = ...,
@@ -66,6 +68,7 @@ class App:
         *,
         name: str | None = ...,
         pool: str | None = ...,
+        groups: Sequence[str] | None = ...,
         environment: Mapping[str, str] | None = ...,
         arguments: Mapping[str, Any] | None = ...,
     ) -> Callable[[Callable[..., R]], Program[..., R]]: ...
@@ -106,10 +109,12 @@ class App:
         enabled: bool | None = None,
         arguments: Mapping[str, Any] | None = None,
         priority: int | None = None,
+        groups: Sequence[str] | None = None,
         catch_up: str | Mapping[str, Any] | None = None,
         waiting: str | Mapping[str, Any] | None = None,
         retry: int | Mapping[str, Any] | None = None,
         timeout: str | Mapping[str, Any] | None = None,
+        deadline: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         owner: str | None = None,
         description: str | None = None,
@@ -117,7 +122,10 @@ class App:
         """Declare a schedule of this application.
 
         `catch_up` is a policy (`"all"`) or the whole mapping; `retry` a number of attempts or the mapping; `timeout`
-        the longest run time or the mapping; `only` the constraints. A new schedule starts disabled unless `enabled`
+        the longest run time or the mapping; `only` the constraints (`only=[between("22:00", "06:00")]`; left out: one
+        run of the schedule at a time); `waiting` what becomes of several waiting runs (`"merge"`) or the mapping;
+        `groups` what limits of groups count; `deadline` by when runs must have started and finished
+        (`{"finish": "3h"}`). A new schedule starts disabled unless `enabled`
         is true.
         """
         if name in self._schedules:
@@ -133,12 +141,14 @@ class App:
                 "program": bound.program,
                 "arguments": {**bound.arguments, **(arguments or {})} or None,
                 "priority": priority,
+                "groups": list(groups) if groups is not None else None,
                 "trigger": when.in_zone(self.timezone),
-                "constraints": [dict(one) for one in only] if only is not None else None,
+                "constraints": [in_zone(one, self.timezone) for one in only] if only is not None else None,
                 "waiting": waiting,
                 "catch_up": {"policy": catch_up} if isinstance(catch_up, str) else catch_up,
                 "retry": {"max_attempts": retry} if isinstance(retry, int) else retry,
                 "timeout": {"run": timeout} if isinstance(timeout, str) else timeout,
+                "deadline": deadline,
             }
         )
         metadata = _told({"name": name, "labels": labels, "owner": owner, "description": description})

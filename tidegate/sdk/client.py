@@ -48,6 +48,7 @@ class Client:
         self.namespaces = Collection(self, "/namespaces", answers.Declared)
         self.pools = Collection(self, "/pools", answers.Pool)
         self.datasets = Collection(self, "/datasets", answers.Dataset)
+        self.calendars = Collection(self, "/calendars", answers.Calendar)
         self.runs = Runs(self, f"{inside}/runs")
         self.events = Events(self)
 
@@ -89,6 +90,20 @@ class Client:
         document = trigger.document if isinstance(trigger, When) else trigger
         body = _said(trigger=document, count=count, after=_instant(after))
         return _all(answers.Fire, self.connection.call("POST", "/preview", body=body))
+
+    # ── the freeze ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def frozen(self) -> answers.Freeze:
+        """Whether nothing may start."""
+        return read(answers.Freeze, self.connection.get("/freeze"))
+
+    def freeze(self, *, reason: str = "") -> answers.Freeze:
+        """From now on nothing starts, whoever asks for it; what runs goes on."""
+        return read(answers.Freeze, self.connection.call("PUT", "/freeze", body=_said(reason=reason or None)))
+
+    def unfreeze(self) -> None:
+        """Things may start again, first those of the highest rank."""
+        self.connection.call("DELETE", "/freeze")
 
     # ── what waits, and what is on record ──────────────────────────────────────────────────────────────────────────
 

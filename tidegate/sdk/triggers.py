@@ -1,4 +1,4 @@
-"""Triggers and constraints as people write them in Python. Each builds the very document that YAML would hold.
+"""Triggers as people write them in Python. Each builds the very document that YAML would hold.
 
 A trigger is a value: composing it does not fire it, and asking whether it is "true" is always a mistake
 (`cron(...) and every(...)` would silently drop one of them), so that raises.
@@ -190,11 +190,6 @@ def window_days(
 def never() -> When:
     """Fire by hand only (`tidegate trigger`)."""
     return _when("never")
-
-
-def concurrency(max: int, *, scope: str | None = None, unmet: str | None = None) -> dict[str, Any]:
-    """At most `max` runs at once, counted per `scope` (schedule, program); unmet: wait (default) or skip."""
-    return _told({"type": "concurrency", "max": max, "scope": scope, "unmet": unmet})
 
 
 def _when(kind: str, **said: Any) -> When:

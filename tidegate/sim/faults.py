@@ -236,7 +236,7 @@ class FaultyTransaction:
             try:
                 await gate
                 inner.check()
-                if inner.told:
+                if inner.unwritten:
                     await inner.flush()
             except Exception:
                 inner.release()
@@ -296,6 +296,10 @@ READS = frozenset(
         "silent",
         "inbox_waits",
         "next_deadline",
+        "next_term",
+        "awaited",
+        "frozen",
+        "calendars",
     }
 )
 """Calls that change nothing: their answer is lost or not, which is the same."""

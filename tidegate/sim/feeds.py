@@ -17,7 +17,7 @@ from tidegate.documents.declared import Program, Schedule
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.programs import Command
-from tidegate.domain.schedules import Concurrency, Constraint, ScheduleSpec, Waiting, WaitingPolicy
+from tidegate.domain.schedules import Concurrency, Constraint, Mode, ScheduleSpec, Waiting, WaitingPolicy
 from tidegate.domain.triggers import (
     All,
     AnyOf,
@@ -54,6 +54,8 @@ class Feeds:
     schedules: int = 8
     every: Duration = 4 * SECOND
     change: Duration = 2 * MINUTE
+    rests: tuple[Mode, ...] = (Mode.DROP,)
+    """How schedules are disabled."""
 
 
 class Feeders(People):
@@ -148,7 +150,7 @@ class Feeders(People):
             await self._declare_tree(name, other if self.rng.random() < 0.5 else self.draw(), None)
         elif choose < 0.55:
             self.count("tree disabled")
-            await schedules.disable(self.store, SPACE, name, who=WHO)
+            await schedules.disable(self.store, SPACE, name, who=WHO, mode=self.rng.choice(self.feeds.rests))
         elif choose < 0.8:
             self.count("tree enabled")
             await schedules.enable(self.store, SPACE, name, who=WHO)

@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.calendars import Calendar
 from tidegate.domain.collected import Deadline, Topic
+from tidegate.domain.constraints import Gauge
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import LIVE, Cause, State
-from tidegate.domain.schedules import JsonObject, Revision
+from tidegate.domain.schedules import JsonObject, Mode, Revision
 from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
 from tidegate.sim.memory.collect import read_collecting
 from tidegate.sim.memory.event_rows import ArrivalRow, Reset, SubscriptionRow
+from tidegate.sim.memory.rows import DecisionRow
 
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
@@ -67,12 +70,14 @@ class RunFact:
     state: State
     reason: str
     fire_time: Instant | None
+    priority: int
     created_at: Instant
     ready_at: Instant | None
     started_at: Instant | None
     finished_at: Instant | None
     wake_at: Instant | None
     wake_key: str | None
+    wake_limit: int | None
     held: tuple[str, ...]
     slot_held: bool
     pool: str
@@ -129,6 +134,7 @@ class TreeFact:
     resets: tuple[Reset, ...]  # ascending; the last is in force
     owed: Mapping[str, Owed]
     set_aside: bool
+    modes: frozenset[Mode]  # of its revisions since the last reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +167,11 @@ class History:
     resyncs: tuple[tuple[int, Instant, tuple[Any, ...]], ...]  # token, when, drifts
     cancels: tuple[tuple[RunKey, Instant], ...]  # runs that people cancelled, and when they were answered
     snapshots: tuple[Snapshot, ...]
+    queues: Mapping[str, Instant]  # the instants of queues that have one
+    decisions: tuple[DecisionRow, ...]  # of admitters, in the order of their commits
+    freezes: tuple[tuple[Instant, bool], ...]  # from when on everything was frozen, or not
+    calendars: tuple[tuple[Instant, str, Calendar | None], ...]  # as they were put and deleted
+    readings: tuple[tuple[Instant, str, Gauge], ...]  # as they were recorded
     trees: tuple[TreeFact, ...]
     topics: Mapping[int, tuple[ArrivalRow, ...]]  # the log of each topic
     topic_names: Mapping[int, Topic]
@@ -218,6 +229,11 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         resyncs=tuple(sim.resyncs),
         cancels=tuple(sim.cancels),
         snapshots=snapshots,
+        queues=dict(sim.store.queue_instants()),
+        decisions=tuple(data.decisions),
+        freezes=tuple(sim.freezes),
+        calendars=tuple(sim.calendars),
+        readings=tuple(sim.readings),
         trees=_trees(sim),
         topics={number: tuple(log) for number, log in data.arrivals.items()},
         topic_names={number: topic for topic, number in data.topic_ids.items()},
@@ -259,12 +275,14 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         state=row.state,
         reason=row.reason,
         fire_time=row.fire_time,
+        priority=row.priority,
         created_at=row.created_at,
         ready_at=row.ready_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
         wake_at=row.wake_at,
         wake_key=row.wake_key,
+        wake_limit=row.wake_limit,
         held=row.held,
         slot_held=row.slot_held,
         pool=row.pool,
@@ -316,6 +334,11 @@ def _trees(sim: Simulation) -> tuple[TreeFact, ...]:
                 resets=tuple(made),
                 owed={place[1]: owed for place, owed in sorted(data.owed.rows.items()) if place[0] == number},
                 set_aside=any(row.schedule_id == number for row in data.set_aside.rows.values()),
+                modes=frozenset(
+                    one.revision.mode
+                    for one in data.schedule.rows[number].revisions
+                    if one.revision.rev >= made[-1].rev
+                ),
             )
         )
     return tuple(found)

@@ -16,11 +16,13 @@ from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter
+from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.prober import Prober, ProberSettings
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor, SupervisorSettings
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
@@ -48,6 +50,7 @@ class Pace:
     timekeeper: TimekeeperSettings = TimekeeperSettings()
     reconciler: ReconcilerSettings = ReconcilerSettings()
     janitor: JanitorSettings = JanitorSettings()
+    prober: ProberSettings = ProberSettings(look=5 * SECOND, term=20 * SECOND)
 
 
 IDLE = Pace(
@@ -205,9 +208,12 @@ class Process:
                 sim.parts.timekeeper(store, fence, pace.timekeeper),
                 sim.parts.admitter(store, fence),
                 sim.parts.matcher(store, fence),
+                sim.parts.deadlines(store, fence),
                 sim.parts.reconciler(store, fence, pace.reconciler),
                 sim.parts.janitor(store, fence, pace.janitor),
             ]
+            if sim.probes is not None:
+                parts.append(sim.parts.prober(store, sim.probes, fence, pace.prober))
         if self.role in ("worker", "all"):
             launchers = {kind: one for one in self.launchers for kind in sorted(one.kinds)}
             watch = Watch()
@@ -323,8 +329,10 @@ class Parts:
     timekeeper: type[Timekeeper] = Timekeeper
     admitter: type[Admitter] = Admitter
     matcher: type[Matcher] = Matcher
+    deadlines: type[Deadlines] = Deadlines
     reconciler: type[Reconciler] = Reconciler
     janitor: type[Janitor] = Janitor
+    prober: type[Prober] = Prober
     dispatcher: type[Dispatcher] = Dispatcher
     supervisor: type[Supervisor] = Supervisor
     membership: type[Membership] = Membership

@@ -12,6 +12,7 @@ from tidegate.sim.backend import CALM, ROUGH, Habits
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.faults import NONE, USUAL, FaultyStore, Gate, Rates
 from tidegate.sim.feeds import Feeders, Feeds
+from tidegate.sim.gating import Readings
 from tidegate.sim.history import History, Violation, observe, snapshot
 from tidegate.sim.laws import judge
 from tidegate.sim.memory import MemoryStore
@@ -69,6 +70,8 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
         parts=scenario.parts,
         store=scenario.store,
     )
+    if scenario.size.gates:
+        sim.probes = Readings(new_rng(seed, "readings"))
     people = settle_people(sim, rng, scenario.size)
     until = sim.clock.instant + scenario.span
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from tidegate.control import apply, runs, schedules
+from tidegate.control import apply, freezing, runs, schedules
 from tidegate.control import events as publishing
 from tidegate.documents import declared, parse
 from tidegate.documents.events import parse_event
+from tidegate.domain.constraints import LOAD, Gauge
 from tidegate.domain.errors import NotFound, Refused
 from tidegate.domain.events import qualified
 from tidegate.domain.instants import HOUR, Duration, Instant, from_datetime, parse_duration, parse_instant, to_datetime
@@ -28,15 +29,18 @@ from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
 from tidegate.engine.janitor import JanitorSettings
 from tidegate.engine.membership import MembershipSettings
+from tidegate.engine.outcome import Topic
 from tidegate.engine.reconciler import ReconcilerSettings
 from tidegate.engine.supervisor import SupervisorSettings
 from tidegate.ports.control import AttemptRecord, RunRecord
 from tidegate.ports.launching import Launch
 from tidegate.sdk.data import Event
 from tidegate.sdk.inputs import Inputs
+from tidegate.sdk.triggers import When
 from tidegate.sim.backend import Execution
 from tidegate.sim.calls import call, outbox
 from tidegate.sim.drive import finish
+from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.process import Pace
 from tidegate.sim.world import Simulation
 
@@ -104,6 +108,7 @@ class World:
         self._behaviour: dict[str, Behaviour] = {}
         self._sim = Simulation(0, rates=None, pace=QUIET, together=True, begin=at)
         self._sim.backend.script = self._script
+        self._sim.on_pool = self._pool_used
         self._sim.start()
         self._started = False
 
@@ -167,8 +172,58 @@ class World:
     def enable(self, schedule: str, *, namespace: str | None = None) -> None:
         self._do(schedules.enable(self._sim.store, *self._find(schedule, namespace), who=WHO))
 
-    def disable(self, schedule: str, *, namespace: str | None = None) -> None:
-        self._do(schedules.disable(self._sim.store, *self._find(schedule, namespace), who=WHO, mode=Mode.DROP))
+    def disable(self, schedule: str, *, namespace: str | None = None, mode: str = "drop", expire: bool = False) -> None:
+        """Let it rest: `drop`, `keep`, `backlog` or `hold`; with `expire`, runs that are held expire all the same."""
+        at = self._find(schedule, namespace)
+        self._do(schedules.disable(self._sim.store, *at, who=WHO, mode=Mode(mode), expire=expire))
+
+    def schedule(
+        self,
+        name: str,
+        *,
+        when: When | Mapping[str, Any] | None = None,
+        only: Sequence[Mapping[str, Any]] | None = None,
+        program: str | None = None,
+        namespace: str = "default",
+        **spec: Any,
+    ) -> None:
+        """Declare and enable a schedule, of a program that is made where there is none: `program`, or of its own name.
+
+        `when` None: it runs when it is triggered by hand. `only`: its constraints. What else stands in the `spec` of a
+        document may be given, too. Raises Invalid.
+        """
+        trigger = when.in_zone("UTC") if isinstance(when, When) else dict(when or {"type": "never"})
+        known = (namespace, program or name) in self._sim.store.data.program_name.rows
+        made = {"kind": "Program", "metadata": {"namespace": namespace, "name": program or name}}
+        said = {"program": program or name, "trigger": trigger, **spec}
+        if only is not None:
+            said["constraints"] = [dict(one) for one in only]
+        declared = {"kind": "Schedule", "metadata": {"namespace": namespace, "name": name}, "spec": said}
+        self.deploy([declared] if known else [{**made, "spec": {"type": "command", "argv": ["true"]}}, declared])
+
+    def calendar(self, name: str, **spec: Any) -> None:
+        """Declare a blackout calendar: what stands in the `spec` of its document."""
+        self.deploy({"kind": "Calendar", "metadata": {"name": name}, "spec": spec})
+
+    def freeze(self, reason: str = "") -> None:
+        """From now on nothing starts."""
+        self._do(freezing.freeze(self._sim.store, who=WHO, reason=reason))
+
+    def unfreeze(self) -> None:
+        """What waited for it starts, the first in rank first."""
+        self._do(freezing.unfreeze(self._sim.store, who=WHO))
+
+    def read(self, resource: str, value: float | None) -> None:
+        """The next reading of a resource that `load` constraints ask for; None: it could not be read."""
+        self._record(resource, value)
+        self._sim.run(0)
+
+    def _record(self, resource: str, value: float | None) -> None:
+        sim = self._sim
+        gauge = Gauge(value, sim.clock.instant, "" if value is not None else "no answer")
+        fence = next(one.fence for one in sim.processes if one.fence is not None)
+        finish(sim.store.record_gauge(fence, resource, gauge, sim.clock.instant))
+        sim.announce(frozenset({Topic.ADMIT}), None)
 
     def cancel(self, run: WorldRun | str) -> None:
         self._do(runs.cancel(self._sim.store, run if isinstance(run, str) else run.id, who=WHO))
@@ -216,6 +271,12 @@ class World:
         answer = finish(request)
         self._sim.run(0)
         return answer
+
+    def _pool_used(self, pool: PoolRow) -> None:
+        """Nobody looks at pools now and then here: who waits for one to be less in use is told at once."""
+        sim, resource = self._sim, f"pool:{pool.name}"
+        if any(key.startswith(f"{LOAD}{resource}:") for key in sim.store.data.queues):
+            sim.driver.at(sim.clock.instant, lambda: self._record(resource, 100.0 * pool.used / max(pool.slots, 1)))
 
     def _go(self, at: Instant) -> None:
         now = self._sim.clock.instant

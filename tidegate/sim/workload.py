@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.control import pools, programs, runs, schedules
 from tidegate.control.common import OnUpdate
 from tidegate.documents.declared import Pool, Program, Schedule
+from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import HOUR, MINUTE, SECOND, Duration, Instant
 from tidegate.domain.programs import Command, ProgramSpec, Python, SparkSql
@@ -23,15 +24,18 @@ from tidegate.domain.schedules import (
     CatchUpPolicy,
     Concurrency,
     Constraint,
+    Mode,
     Retry,
     ScheduleSpec,
     ThenWaiting,
     Timeout,
     Unmet,
+    Waiting,
     WaitingPolicy,
 )
 from tidegate.domain.triggers import AfterFinish, At, Cron, Interval, Trigger, WindowDays
 from tidegate.ports.control import Metadata
+from tidegate.sim import gating
 from tidegate.sim.drive import Sleep
 
 if TYPE_CHECKING:
@@ -51,6 +55,9 @@ class Size:
     """Of the pool `default`."""
     every: Duration = 2 * MINUTE
     """Between two things people do, on average."""
+    gates: float = 0.0
+    """How likely a schedule declares each kind of constraint beside concurrency, belongs to groups, or is suspended in
+    another mode than drop; above 0 people also freeze, change calendars, and resources are read."""
 
 
 class People:
@@ -76,6 +83,8 @@ class People:
             await self.insist(partial(self._pool, name, slots, rate))
         for number in range(self.size.programs):
             await self.insist(partial(self._program, f"p{number}"))
+        if self.size.gates:
+            await self.insist(partial(gating.put_calendar, self))
         for _ in range(self.size.schedules):
             await self.insist(self._new_schedule)
 
@@ -101,6 +110,9 @@ class People:
                 self.count(f"answered {error.code}")
 
     async def _act(self) -> None:
+        if self.size.gates and self.rng.random() < 0.2:
+            await gating.act(self)
+            return
         choose, names = self.rng.random(), sorted(self.specs)
         name = self.rng.choice(names) if names else ""
         if choose < 0.1 or not name:
@@ -112,7 +124,9 @@ class People:
             await self._edit(name)
         elif choose < 0.65:
             self.count("disabled")
-            await schedules.disable(self.store, NAMESPACE, name, who=WHO)
+            mode = self.rng.choice(gating.RESTS) if self.size.gates else Mode.DROP
+            expire = mode in SUSPENDED_MODES and self.rng.random() < 0.3
+            await schedules.disable(self.store, NAMESPACE, name, who=WHO, mode=mode, expire=expire)
         elif choose < 0.8:
             self.count("enabled")
             await schedules.enable(self.store, NAMESPACE, name, who=WHO)
@@ -208,9 +222,12 @@ class People:
             trigger=self.draw_trigger(),
             arguments={"n": rng.randrange(1000)},
             priority=rng.choice((0, 50, 50, 50, 100)),
+            groups=gating.groups(program) if self.size.gates else (),
             constraints=self._constraints(program),
             waiting=WaitingPolicy(
-                timeout=rng.choice((None, None, None, 2 * MINUTE)), then=rng.choice(tuple(ThenWaiting))
+                runs=rng.choice((Waiting.ALL, Waiting.ALL, *Waiting)) if self.size.gates else Waiting.ALL,
+                timeout=rng.choice((None, None, None, 2 * MINUTE)),
+                then=rng.choice(tuple(ThenWaiting)),
             ),
             catch_up=CatchUp(
                 policy=rng.choice(tuple(CatchUpPolicy)),
@@ -229,6 +246,8 @@ class People:
             found.append(Concurrency(max=rng.randint(1, 2), unmet=rng.choice((Unmet.WAIT, Unmet.WAIT, Unmet.SKIP))))
         if program in self.program_limits:
             found.append(Concurrency(max=self.program_limits[program], scope="program"))
+        if self.size.gates:
+            found += gating.constraints(rng, self.size.gates, program)
         return tuple(found)
 
     def draw_trigger(self) -> Trigger:

@@ -13,16 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidegate.domain.calendars import Calendar
+from tidegate.domain.constraints import Gauge
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Topic
 from tidegate.ports.collecting import NewEvent, Receipt
+from tidegate.ports.control import Freeze
+from tidegate.ports.probing import Probes
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
 from tidegate.sim.faults import NONE, USUAL, Gate, Rates, Tally
 from tidegate.sim.memory import MemoryStore
-from tidegate.sim.memory.rows import PoolRow
+from tidegate.sim.memory.rows import CalendarRow, GaugeRow, PoolRow
 from tidegate.sim.process import KINDS, Pace, Parts, Process, new_rng
 
 EPOCH: Instant = 1_774_699_200 * SECOND
@@ -69,10 +73,19 @@ class Simulation:
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.cancels: list[tuple[RunKey, Instant]] = []
         self.published: list[tuple[NewEvent, Receipt]] = []
+        self.on_pool: Callable[[PoolRow], None] | None = None
+        self.probes: Probes | None = None
+        """What reads resources; None: nobody does."""
+        self.freezes: list[tuple[Instant, bool]] = []
+        self.calendars: list[tuple[Instant, str, Calendar | None]] = []
+        self.readings: list[tuple[Instant, str, Gauge]] = []
         self.faults: list[str] = []
         self.notes = 0
         self.most_slots = {name: pool.slots for name, pool in self.store.data.pool.rows.items()}
         self.store.data.pool.follow = self._pool_changed
+        self.store.data.frozen.follow = self._freeze_changed
+        self.store.data.calendar.follow = self._calendar_changed
+        self.store.data.gauge.follow = self._gauge_changed
         self._count = 0
         roles = ["all"] if together else ["scheduler"] * schedulers + ["worker"] * workers
         self._places = [
@@ -127,6 +140,20 @@ class Simulation:
         for pool in (old, new):
             if pool is not None:
                 self.most_slots[pool.name] = max(self.most_slots.get(pool.name, 0), pool.slots)
+        if new is not None and self.on_pool is not None:
+            self.on_pool(new)
+
+    def _freeze_changed(self, old: Freeze | None, new: Freeze | None) -> None:
+        self.freezes.append((self.clock.instant, new is not None))
+
+    def _calendar_changed(self, old: CalendarRow | None, new: CalendarRow | None) -> None:
+        row = new or old
+        if row is not None:
+            self.calendars.append((self.clock.instant, row.calendar.name, None if new is None else new.calendar))
+
+    def _gauge_changed(self, old: GaugeRow | None, new: GaugeRow | None) -> None:
+        if new is not None:
+            self.readings.append((self.clock.instant, new.resource, new.gauge))
 
     # wake-ups
     def announce(self, topics: frozenset[Topic], by: Process | None) -> None:

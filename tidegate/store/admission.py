@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
+from tidegate.domain.constraints import Needs, Starts
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.runs import Cause
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Cursor, Row, Session
-from tidegate.store.holdings import POOL, Released, change, finish, split
+from tidegate.store.facts import facts_of, keep_starts, read_starts
+from tidegate.store.holdings import Released, change, finish, split
 from tidegate.store.partitions import day_of
-from tidegate.store.sql import load
+from tidegate.store.queues import MOST_QUEUES, POOL, Heads, limit_of
+from tidegate.store.sql import Query, load
 from tidegate.store.transactions import SEPARATOR, FencedTx, Parts, ascending, columns
 
 Q = load("admission")
+GATES = load("gates")
 COLLECTING = load("collecting")
 
 
@@ -27,6 +31,7 @@ COLLECTING = load("collecting")
 class _Claimed:
     rev: int
     wake_key: str | None
+    first: bool  # it had no attempt yet
 
 
 class AdmissionTx(FencedTx):
@@ -35,20 +40,51 @@ class AdmissionTx(FencedTx):
     def __init__(self, parts: Parts, session: Session, fence: Fence) -> None:
         super().__init__(parts, session, fence)
         self._claimed: dict[RunKey, _Claimed] = {}
+        self._heads = Heads((), 0)
+        self._kept: set[str] = set()  # counters whose starts somebody reads
 
     async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
+        queues = await self.session.send(Q.due_queues, now=now, limit=MOST_QUEUES)
         rows = await self.fetch(Q.claim_waiting, floor=self.parts.wake.look(now), now=now, limit=limit)
+        due = await queues.fetchall()
+        if due and len(rows) < limit:
+            rows += await self._claim_heads(due, limit - len(rows), now)
         if not rows:
+            self._heads.answer(self.instants)
+            await self.instants.write(self)
             return []
-        rows = await self._with_their_clocks(rows)
+        rows.sort(key=_rank)
+        return await self._candidates(await self._with_their_clocks(rows))
+
+    async def _claim_heads(self, due: Sequence[Row], room: int, now: Instant) -> list[Row]:
+        """The first of queues whose instant has come: they need not be woken, they are claimed at once."""
+        self._heads = Heads(due, room)
+        counts = self._heads.counts
+        rows = await self.fetch(Q.claim_heads, keys=Texts(counts), counts=Ints(counts.values()), now=now)
+        self._heads.claimed([row[10] for row in rows])
+        return rows
+
+    async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
+        """Runs whose admission or end concerns their schedule's clock, since it collects or counts from their end, are
+        judged with it. It comes before them in the order of locks: where it is taken, they are left for next time."""
+        wanted = sorted({row[1] for row in rows if row[23]})
+        if not wanted:
+            return rows
+        free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
+        self._heads.passed_over(row[10] for row in rows if row[23] and row[1] not in free)
+        return [row for row in rows if row[1] in free or not row[23]]
+
+    async def _candidates(self, rows: Sequence[Row]) -> Sequence[Candidate]:
         learn = self.parts.definitions
-        revisions = await learn.revisions(self.session, {(row[1], row[18]) for row in rows})
-        programs = await learn.programs(self.session, {(row[19], row[20]) for row in rows})
+        revisions = await learn.revisions(self.session, {(row[1], row[19]) for row in rows})
+        programs = await learn.programs(self.session, {(row[20], row[21]) for row in rows})
         found = []
         for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, _, *more in rows:
-            cause, closed, fire_time, previous_fire, caused_by, rendered, rev, program, program_rev, deleted, _ = more
+            cause, closed, fire_time, previous_fire, caused_by, rendered, _, rev, program, program_rev, deleted, _ = (
+                more
+            )
             key = RunKey(slot, ScheduleId(schedule), order)
-            self._claimed[key] = _Claimed(rev, wake_key)
+            self._claimed[key] = _Claimed(rev, wake_key, attempts == 0)
             revision = revisions[schedule, rev]
             found.append(
                 Candidate(
@@ -62,6 +98,7 @@ class AdmissionTx(FencedTx):
                     held=split(held),
                     given=given,
                     mode=revision.mode,
+                    held_expires=revision.held_expires,
                     deleted=deleted,
                     cause=Cause(cause),
                     closed=closed,
@@ -73,24 +110,40 @@ class AdmissionTx(FencedTx):
             )
         return found
 
-    async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
-        """Runs whose admission or end concerns their schedule's clock, since it collects or counts from their end, are
-        judged with it. It comes before them in the order of locks: where it is taken, they are left for next time."""
-        wanted = sorted({row[1] for row in rows if row[22]})
-        if not wanted:
-            return rows
-        free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
-        return [row for row in rows if row[1] in free or not row[22]]
+    # ── facts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
-        keys, names = sorted(set(counters)), sorted(set(pools))
-        await self.session.send(Q.lock_counters, keys=Texts(keys))
-        held = await self.session.send(Q.counters, keys=Texts(keys))
-        free = await self.fetch(Q.lock_pools, names=Texts(names))
-        return AdmissionFacts(
-            held={key: count for key, count in await held.fetchall() if count},
-            free=dict(free),
+    async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
+        keys = Texts(sorted(needs.counters))
+        await self.session.send(GATES.share)
+        await self.session.send(Q.lock_counters, keys=keys)
+        counters = await self.session.send(Q.counters, keys=keys)
+        frozen = await self.session.send(GATES.frozen)
+        gauges = await self._named(GATES.gauges, resources=needs.resources)
+        calendars = await self._named(GATES.calendars_named, names=needs.calendars)
+        pools = await self.fetch(Q.lock_pools, names=Texts(sorted(needs.pools)))
+        held = await counters.fetchall()
+        return facts_of(
+            held,
+            pools,
+            await frozen.fetchall(),
+            await gauges.fetchall() if gauges else (),
+            await calendars.fetchall() if calendars else (),
+            await self._starts(needs, {row[0]: row[2] for row in held if row[2] is not None}, now),
         )
+
+    async def _named(self, query: Query, **names: frozenset[str]) -> Cursor | None:
+        [(parameter, wanted)] = names.items()
+        return await self.session.send(query, **{parameter: Texts(sorted(wanted))}) if wanted else None
+
+    async def _starts(self, needs: Needs, kept: Mapping[str, Duration], now: Instant) -> Mapping[str, Starts]:
+        """Whose starts are asked for for the first time, or further back, is made to keep them, under its lock."""
+        for key, (_, back) in sorted(needs.starts.items()):
+            if kept.get(key, -1) < back:
+                await keep_starts(self.session, key, back, now)
+        self._kept = {*kept, *needs.starts}
+        return await read_starts(self.session, needs.starts, now)
+
+    # ── verdicts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         if not verdicts:
@@ -102,47 +155,70 @@ class AdmissionTx(FencedTx):
             if verdict.key in claimed:
                 released.look_at(claimed[verdict.key].wake_key)
         admits = [verdict for verdict in verdicts if isinstance(verdict, Admit)]
-        await self._admit(admits, {key: one.rev for key, one in claimed.items()}, now)
+        await self._admit(admits, now)
         await self._hold([verdict for verdict in verdicts if isinstance(verdict, Hold)], now)
         await self._discard([verdict for verdict in verdicts if isinstance(verdict, Discard)], released, now)
         taken = Counter(key for verdict in admits for key in verdict.take)
         await change(self, taken, Counter(verdict.program.pool for verdict in admits), sign=1)
         for pool in {verdict.program.pool for verdict in admits}:
             released.look_at(POOL + pool)
+        self._heads.answer(self.instants)
         await released.apply(self, now)
 
-    async def _admit(self, admits: Sequence[Admit], revs: dict[RunKey, int], now: Instant) -> None:
+    async def _admit(self, admits: Sequence[Admit], now: Instant) -> None:
         if not admits:
             return
+        claimed = self._claimed
+        known = [claimed.get(one.key) for one in admits]
         await self.session.send(
             Q.admit,
             **columns(one.key for one in admits)._asdict(),
-            revs=Ints(revs.get(one.key) for one in admits),
+            revs=Ints(one.rev if one else None for one in known),
             programs=Ints(one.program.id for one in admits),
             program_revs=Ints(one.program.rev for one in admits),
             kinds=Texts(one.program.kind for one in admits),
             pools=Texts(one.program.pool for one in admits),
             takes=Texts(SEPARATOR.join(one.take) for one in admits),
             arguments=Texts(to_json(one.arguments) for one in admits),
+            window_ends=Ints(one.stop_by for one in admits),
             now=now,
             day=day_of(now),
         )
+        if self._kept:
+            await self._expect_starts([one for one, of in zip(admits, known, strict=True) if of is None or of.first])
         self.tell("ready")
+
+    async def _expect_starts(self, admits: Sequence[Admit]) -> None:
+        """First attempts are to come, under counters whose starts somebody reads."""
+        expected = [(key, one.key) for one in admits for key in one.take if key in self._kept]
+        if expected:
+            await self.session.send(
+                GATES.expect_starts,
+                keys=Texts(key for key, _ in expected),
+                **columns(run for _, run in expected)._asdict(),
+            )
 
     async def _hold(self, holds: Sequence[Hold], now: Instant) -> None:
         if not holds:
             return
         waiting_for = {id(one.waiting_for): one.waiting_for for one in holds}  # most wait for the same
         texts = {which: to_json(value) for which, value in waiting_for.items()}
+        turns = self._heads.turns
+        own: list[Instant | None] = []
+        for one in holds:
+            own.append(one.until if one.wake_key is None else None)
+            if one.wake_key is not None and (one.until is not None or one.wake_key in turns):
+                self.instants.answer(one.wake_key, one.until, turns.get(one.wake_key))
         await self.session.send(
             Q.hold,
             **columns(one.key for one in holds)._asdict(),
-            untils=Ints(one.until for one in holds),
+            untils=Ints(own),
             keys=Texts(one.wake_key for one in holds),
+            limits=Ints(limit_of(one.wake_key, one.limit) for one in holds),
             waiting_for=Texts(texts[id(one.waiting_for)] for one in holds),
             now=now,
         )
-        untils = [one.until for one in holds if one.until is not None]
+        untils = [until for until in own if until is not None]
         if untils:
             self.parts.wake.lower(min(untils))
 
@@ -156,8 +232,14 @@ class AdmissionTx(FencedTx):
         await set_after_finish(self, clocks, {row[1]: now for row in gone})
 
 
+def _rank(row: Row) -> tuple[int, int, int, int]:
+    return row[18], row[0], row[1], row[2]
+
+
 async def next_wake(parts: Parts) -> Instant | None:
-    """When the next waiting run is to be judged; also raises the floor to just below it."""
+    """When the next waiting run, or the first of a queue, is to be judged; also raises the floor to just below the
+    earliest run."""
     row = await parts.database.row(Q.next_wake, floor=parts.wake.look())
-    parts.wake.rise(row[0] if row else None)
-    return row[0] if row else None
+    own, queue = row or (None, None)
+    parts.wake.rise(own)
+    return min((at for at in (own, queue) if at is not None), default=None)

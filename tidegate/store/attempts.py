@@ -59,7 +59,7 @@ class AttemptsTx(FencedTx):
             Q.start_rated, names=Texts(room), counts=Ints(room.values()), kinds=kinds, **mine
         )
         for row in rows:
-            tokens[row[13]] -= 1  # its pool
+            tokens[row[14]] -= 1  # its pool
         await self.session.send(Q.pay, names=Texts(tokens), tokens=Floats(tokens.values()), now=now)
         return rows
 
@@ -147,6 +147,8 @@ class AttemptsTx(FencedTx):
                 continue
             _, schedule, _, _, began, finished_at, pool, held, run_ended, run_began = row
             released.give(split(held), pool)
+            if run_ended and not run_began:
+                released.never_started(attempt.run)
             tally = tallies.setdefault(schedule, Tally())
             if end.ran:
                 tally.attempt(end.outcome, began, finished_at)
@@ -174,7 +176,7 @@ def _tokens(row: Row, now: Instant) -> float:
 
 async def launches(definitions: Definitions, session: Session, rows: Sequence[Row]) -> list[Launch]:
     """From (slot, schedule, ord, number, fence, rev, program, program_rev, arguments, cause, caused_by, fire_time,
-    previous_fire, ...)."""
+    previous_fire, window_ends, ...)."""
     if not rows:
         return []
     revisions = await definitions.revisions(session, {(row[1], row[5]) for row in rows})
@@ -201,6 +203,7 @@ async def launches(definitions: Definitions, session: Session, rows: Sequence[Ro
                 previous_fire_time=row[12],
                 timeout=timeout.run,
                 grace=timeout.grace,
+                stop_by=row[13],
                 inputs=inputs or {},
                 evidence=evidence,
             )
@@ -223,15 +226,15 @@ async def open_attempts(definitions: Definitions, session: Session, rows: Sequen
     return [
         OpenAttempt(
             launch=launch,
-            state=State(row[13]),
+            state=State(row[14]),
             spec=revisions[row[1], row[5]].spec,
-            failures=row[14],
-            lost=row[15],
-            stop=row[16],
-            stop_at=row[17],
-            created_at=row[18],
-            started_at=row[19],
-            instance_id=row[20],
+            failures=row[15],
+            lost=row[16],
+            stop=row[17],
+            stop_at=row[18],
+            created_at=row[19],
+            started_at=row[20],
+            instance_id=row[21],
         )
         for launch, row in zip(made, rows, strict=True)
     ]

@@ -12,9 +12,10 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Fire, Plan, Stretch
 from tidegate.domain.schedules import Revision, Waiting
 from tidegate.domain.triggers import AfterFinish
-from tidegate.domain.waiting import why_merged
+from tidegate.domain.waiting import policy_under, why_joined
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.connection import Cursor
+from tidegate.store.deadlines import first_looks
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.transactions import FencedTx, Parts, Tx
@@ -63,7 +64,7 @@ class ClocksTx(FencedTx):
                 await self._record_fires(lone, now)
             if joining:
                 await self._record_joined(joining, now)
-            await make_room(self, {due.schedule_id: due.revisions[-1].spec.waiting for _, due, _ in lone}, now)
+            await make_room(self, {due.schedule_id: policy_under(due.revisions[-1]) for _, due, _ in lone}, now)
         await record_stretches(self, [(plan.due.schedule_id, one) for plan in plans for one in plan.missed], now)
         dues, _, _, cursors, cursor_revs, next_dues, last_fires, gaps, _ = zip(*plans, strict=True)
         await self.session.send(
@@ -99,6 +100,7 @@ class ClocksTx(FencedTx):
             expires=Ints(None if timeout is None else now + timeout for timeout in timeouts),
             kinds=Texts(map(kinds.__getitem__, of)),
             pools=Texts(map(pools.__getitem__, of)),
+            **first_looks((revision.spec.deadline, slot) for revision, slot in zip(newest, slots, strict=True)),
             now=now,
             day=day_of(now),
         )
@@ -109,7 +111,7 @@ class ClocksTx(FencedTx):
         self, fires: Sequence[tuple[Instant, Due, Fire]]
     ) -> tuple[Sequence[tuple[Instant, Due, Fire]], list[tuple[Instant, Due, Fire, RunKey]]]:
         """Fires that become runs of their own, and those that join a run which waits (`waiting: merge`)."""
-        merging = {due.schedule_id for _, due, _ in fires if due.revisions[-1].spec.waiting.runs is Waiting.MERGE}
+        merging = {due.schedule_id for _, due, _ in fires if policy_under(due.revisions[-1]).runs is Waiting.MERGE}
         if not merging:
             return fires, []
         rows = await self.fetch(COLLECTING.survivors, schedules=Ints(sorted(merging)))
@@ -135,7 +137,7 @@ class ClocksTx(FencedTx):
             programs=Ints(due.program.id for _, due, *_ in fires),
             previous=Ints(fire.previous_fire for _, _, fire, _ in fires),
             priorities=Ints(due.revisions[-1].spec.priority for _, due, *_ in fires),
-            reasons=Texts(why_merged(key) for *_, key in fires),
+            reasons=Texts(why_joined(due.revisions[-1], key) for _, due, _, key in fires),
             intos=Texts(str(key) for *_, key in fires),
             now=now,
             day=day_of(now),

@@ -65,6 +65,8 @@ def _plain(value: object) -> Any:
             return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
+        case frozenset():
+            return sorted(map(_plain, value))
         case None | bool() | int() | float() | str():
             return value
         case _:
@@ -84,9 +86,9 @@ def _reader(kind: object) -> _Read | None:
     arguments = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         return _union_reader([member for member in arguments if member is not types.NoneType])
-    if get_origin(kind) is tuple:
-        item = _reader(arguments[0])
-        return (lambda found: tuple(map(item, found))) if item else tuple
+    if get_origin(kind) in (tuple, frozenset):
+        made, item = cast(type, get_origin(kind)), _reader(arguments[0])
+        return (lambda found: made(map(item, found))) if item else made
     return None
 
 

@@ -10,17 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.domain import deadlines
 from tidegate.domain.collected import Advance, Need
 from tidegate.domain.evidence import Reading, after, document, united
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import Instant
 from tidegate.domain.progress import PUT_OFF
 from tidegate.domain.schedules import Waiting, WaitingPolicy
-from tidegate.domain.waiting import joined
+from tidegate.domain.waiting import joined, policy_under
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Session
+from tidegate.store.deadlines import first_looks
 from tidegate.store.events import PublishingTx
 from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import encode_progress
@@ -89,17 +91,17 @@ class CollectingTx(PublishingTx):
         fresh: dict[int, list[_Run]] = {}
         for result in results:
             tree = self.trees[result.collecting.schedule_id]
-            spec = tree.revision.spec
+            spec, policy = tree.revision.spec, policy_under(tree.revision)
             readings = [place.reading for place in tree.places if place.reading is not None]
             for fire in result.advance.fires:
                 evidence = document(spec.trigger, fire, readings)
                 readings = list(after(readings, fire))
                 own = ticked.get((tree.id, fire.at)) if result.is_tick(fire) else None
-                key = joined(spec.waiting, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
+                key = joined(policy, claimed=result.into, ticked=own, survivor=survivors.get(tree.id))
                 if key is None:
                     run = _Run(RunKey(now, tree.id, 0), evidence, fire.fire_time, spec.priority, tree, new=True)
                     fresh.setdefault(tree.id, []).append(run)
-                    if spec.waiting.runs is Waiting.MERGE:  # further fires of this pass join it
+                    if policy.runs is Waiting.MERGE:  # further fires of this pass join it
                         survivors[tree.id] = run.key
                         runs[run.key] = run
                     continue
@@ -113,7 +115,7 @@ class CollectingTx(PublishingTx):
     async def _survivors(self, results: Sequence[Collected]) -> dict[int, RunKey]:
         """Of each schedule whose runs merge the one that waits, locked."""
         ids = [one.collecting.schedule_id for one in results if one.into is None]
-        merging = {one for one in ids if self.trees[one].revision.spec.waiting.runs is Waiting.MERGE}
+        merging = {one for one in ids if policy_under(self.trees[one].revision).runs is Waiting.MERGE}
         rows = await self.fetch(Q.survivors, schedules=Ints(sorted(merging))) if merging else []
         return {row[1]: RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows}
 
@@ -177,12 +179,18 @@ class CollectingTx(PublishingTx):
             kinds=Texts(run.tree.collecting.program.kind for _, run in runs),
             pools=Texts(run.tree.collecting.program.pool for _, run in runs),
             evidences=Texts(to_json(run.evidence) for _, run in runs),
+            **first_looks(
+                (deadline, deadlines.base(deadline, due=now, first_arrival=deadlines.first_arrival(run.evidence)))
+                if (deadline := run.tree.revision.spec.deadline)
+                else (None, now)
+                for _, run in runs
+            ),
             now=now,
             day=day_of(now),
         )
         self.parts.wake.lower(now)
         self.tell("admit")
-        limits: dict[int, WaitingPolicy] = {run.tree.id: run.tree.revision.spec.waiting for _, run in runs}
+        limits: dict[int, WaitingPolicy] = {run.tree.id: policy_under(run.tree.revision) for _, run in runs}
         await make_room(self, limits, now)
 
     async def _write(self, results: Sequence[Collected], now: Instant) -> None:

@@ -44,6 +44,8 @@ SET jit = off;
 SET timezone = 'UTC';
 """
 _LONGEST = b"SET transaction_timeout = '10s'"  # also where a process froze between two statements of a pipeline
+_PATIENT = ("SET LOCAL transaction_timeout = 0", "SET LOCAL transaction_timeout = '5min'")
+"""A clock that runs is set anew only after it was stopped."""
 _NEVER = 1 << 30
 """What is not said to be prepared never is. (None would mean that nothing is, said or not.)"""
 _KEEPALIVE: dict[str, Any] = {
@@ -149,8 +151,9 @@ class Database:
             await session.send(query, **parameters)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
-        """A transaction: leaving commits, leaving by an exception rolls back.
+    async def transaction(self, *, patient: bool = False) -> AsyncIterator[Session]:
+        """A transaction: leaving commits, leaving by an exception rolls back. It may take ten seconds; a `patient` one,
+        of a person who declares thousands of schedules at once, five minutes.
 
         Raises CommitUnknown when the connection was lost while committing, Unavailable when it was lost before.
         """
@@ -159,6 +162,9 @@ class Database:
             try:
                 async with connection.pipeline() as pipeline:
                     await connection.execute("BEGIN", prepare=True)
+                    if patient and connection.info.server_version >= 170000:
+                        await connection.execute(_PATIENT[0], prepare=True)
+                        await connection.execute(_PATIENT[1], prepare=True)
                     yield Session(connection, pipeline)
                     committing = True
                     done = await connection.execute("COMMIT", prepare=True)

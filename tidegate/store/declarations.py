@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import Conflict
 from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import Duration, Instant
@@ -20,7 +21,8 @@ from tidegate.store.clocks import record_stretches
 from tidegate.store.codec import encode, to_json
 from tidegate.store.definitions import program as program_of
 from tidegate.store.definitions import revision as revision_of
-from tidegate.store.holdings import POOL, wake
+from tidegate.store.holdings import wake
+from tidegate.store.queues import POOL
 from tidegate.store.records import program_record, schedule_records
 from tidegate.store.sql import load
 from tidegate.store.transactions import I, Tx
@@ -175,13 +177,25 @@ class DeclarationsTx(Tx):
         author: str,
         valid_from: Instant,
         clock: ClockState,
+        held_expires: bool = False,
     ) -> int:
-        """Runs that wait for a counter or a slot are judged again, since their limits may have changed."""
         row = await self.session.row(Q.set_clock, schedule=schedule, program=program, **_clock(spec, mode, clock))
         assert row is not None
-        rev = int(row[0])
-        await self._add_revision(schedule, rev, spec, document, mode, reason, author, valid_from)
-        woken = await self.session.send(RUNS.wake_schedule, schedule=schedule, now=valid_from)
+        rev, was, expired, since = int(row[0]), Mode(row[1]), row[2], row[3]
+        await self._add_revision(
+            schedule, rev, spec, document, mode, reason, author, valid_from, held_expires=held_expires
+        )
+        queue = f"resume:{schedule}"
+        stood_still = was in SUSPENDED_MODES and not expired
+        woken = await self.session.send(
+            RUNS.wake_schedule,
+            schedule=schedule,
+            now=valid_from,
+            resume=queue,
+            since=since if stood_still else None,
+        )
+        if was in SUSPENDED_MODES:
+            self.instants.look(queue, valid_from)
         self.tell("admit", if_rows=woken)
         self.parts.wake.lower(valid_from)
         self._clock_moved(clock)
@@ -197,6 +211,8 @@ class DeclarationsTx(Tx):
         reason: str,
         author: str,
         valid_from: Instant,
+        *,
+        held_expires: bool = False,
     ) -> None:
         await self.session.send(
             Q.add_revision,
@@ -209,6 +225,7 @@ class DeclarationsTx(Tx):
             spec=encode(spec),
             tzdata=_tzdata(),
             author=author,
+            held_expires=held_expires,
         )
 
     def _clock_moved(self, clock: ClockState) -> None:
@@ -243,14 +260,8 @@ def _clock(spec: ScheduleSpec, mode: Mode, clock: ClockState) -> Mapping[str, An
         "cursor": clock.cursor,
         "cursor_rev": clock.cursor_rev,
         "next_due": clock.next_due,
-        "after_finish": mode is Mode.ENABLED and isinstance(spec.trigger, AfterFinish),
-        "limit_schedule": _limit(spec, "schedule"),
-        "limit_program": _limit(spec, "program"),
+        "after_finish": mode.works and isinstance(spec.trigger, AfterFinish),
     }
-
-
-def _limit(spec: ScheduleSpec, scope: str) -> int | None:
-    return min((one.max for one in spec.constraints if one.scope == scope), default=None)
 
 
 @cache

@@ -66,7 +66,7 @@ class Definitions:
             )
             new = {(row[0], row[1]): revision(row) for row in rows}
             self._revisions.remember(new)
-            self._names.remember({row[0]: (row[5], row[6]) for row in rows})
+            self._names.remember({row[0]: (row[6], row[7]) for row in rows})
             found.update(new)
         return found
 
@@ -99,13 +99,14 @@ _MODES = {mode.value: mode for mode in Mode}
 
 
 def revision(row: tuple[Any, ...]) -> Revision:
-    """From (schedule_id, rev, valid_from, mode, spec, ...)."""
+    """From (schedule_id, rev, valid_from, mode, spec, held_expires, ...)."""
     return Revision(
         schedule_id=ScheduleId(row[0]),
         rev=row[1],
         valid_from=row[2],
         mode=_MODES[row[3]],
         spec=decode_schedule(row[4]),
+        held_expires=row[5],
     )
 
 

@@ -6,8 +6,8 @@ then we see what it waits for, or waits for our lock, and then it sees what we g
 locked by somebody who judges it may be passed over. Others lock it too (a fire that joins it): where nobody was woken
 under a key that has room, it is done after the commit, when waiting for a lock stops nobody.
 
-A waiter is woken only where its own limit leaves room, as many as the first one's limit lets; what that leaves over is
-handed on by the transaction that settles the woken run, which looks at the same queue again.
+A waiter is woken only where its own limit leaves room, and of those with one limit no more than it lets; what that
+leaves over is handed on by the transaction that settles the woken run, which looks at the same queue again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Row
 from tidegate.store.partitions import day_of
+from tidegate.store.queues import POOL, is_counter, waited_for
 from tidegate.store.sql import load
 from tidegate.store.transactions import SEPARATOR, Parts, Tx, by_partition, columns
 
@@ -29,7 +30,7 @@ Q = load("admission")
 RUNS = load("runs")
 STATS = load("attempts")
 COLLECTING = load("collecting")
-POOL = "pool:"
+GATES = load("gates")
 
 
 def split(held: str) -> tuple[str, ...]:
@@ -45,6 +46,7 @@ class Released:
         self.counters: Counter[str] = Counter()
         self.pools: Counter[str] = Counter()
         self.looked_at: dict[str, None] = {}
+        self.unstarted: list[RunKey] = []
 
     def give(self, counters: Iterable[str], pool: str | None) -> None:
         """Counters, and a slot of a pool, that a run held."""
@@ -60,7 +62,13 @@ class Released:
         for row in gone:
             self.give(split(row[3]), row[4])
             self.look_at(row[5])
+            if row[3] and not row[6]:
+                self.never_started(RunKey(row[0], ScheduleId(row[1]), row[2]))
         self.ended += gone
+
+    def never_started(self, run: RunKey) -> None:
+        """It was admitted, and ended without having started: it does not count as a start."""
+        self.unstarted.append(run)
 
     def look_at(self, key: str | None) -> None:
         """Somebody was woken under this key, or may be: whoever is next there must not be forgotten."""
@@ -71,7 +79,19 @@ class Released:
         """Give back, then wake; and count the runs that ended."""
         await change(tx, self.counters, self.pools, sign=-1)
         await wake(tx, self.looked_at, now)
+        if self.unstarted:
+            await _forget_starts(tx, self.unstarted, now)
+        await tx.instants.write(tx)
         await count_runs(tx, self.ended)
+
+
+async def _forget_starts(tx: Tx, runs: Sequence[RunKey], now: Instant) -> None:
+    """Starts that were expected and do not come make room under `rate` and `min_interval`."""
+    rows = await tx.fetch(GATES.never_started, **columns(runs)._asdict())
+    for key in sorted({row[0] for row in rows}):
+        for prefix in (f"rate:{key}:", f"min:{key}:"):
+            for queue in await waited_for(tx.session, prefix):
+                tx.instants.look(queue, now)
 
 
 async def change(tx: Tx, counters: Mapping[str, int], pools: Mapping[str, int], *, sign: int) -> None:
@@ -88,14 +108,15 @@ async def change(tx: Tx, counters: Mapping[str, int], pools: Mapping[str, int], 
 async def wake(tx: Tx, keys: Iterable[str], now: Instant) -> None:
     """Let the next waiting runs under these keys be judged, no more than there is room for."""
     keys = sorted(keys)
-    counters = [key for key in keys if not key.startswith(POOL)]
+    counters = [key for key in keys if is_counter(key)]
     pools = [key.removeprefix(POOL) for key in keys if key.startswith(POOL)]
     if counters:
         tx.tell("admit", if_rows=await tx.session.send(Q.wake_counters, keys=Texts(counters), now=now))
     if pools:
         tx.tell("admit", if_rows=await tx.session.send(Q.wake_pools, names=Texts(pools), now=now))
-    if keys:
-        tx.overlooked.append(await tx.session.send(Q.overlooked, keys=Texts(keys), now=now))
+    if counters or pools:
+        told = [*counters, *(POOL + name for name in pools)]
+        tx.overlooked.append(await tx.session.send(Q.overlooked, keys=Texts(told), now=now))
         tx.parts.wake.lower(now)
 
 

@@ -68,7 +68,7 @@ class Reading:
 
     async def revisions(self, schedule: ScheduleId) -> Sequence[tuple[Revision, JsonObject, str, str]]:
         rows = await self.parts.database.rows(Q.history, schedule=schedule)
-        return [(revision_of(row), row[5], row[6], row[7]) for row in rows]
+        return [(revision_of(row), row[6], row[7], row[8]) for row in rows]
 
     async def stats(self, schedule: ScheduleId) -> Stats:
         return (await self.stats_of([schedule])).get(schedule, Stats())
@@ -121,7 +121,10 @@ class Reading:
         """Runs, and stretches with their first fire, newest first; a stretch stands at its last fire, below a run."""
         named = {"namespace": namespace, "name": schedule}
         wanted = Texts(sorted(states))
-        if states and states <= LIVE:
+        if states and states <= LIVE and schedule is not None:
+            ids = await session.rows(LEDGER.ids_named, **named)
+            rows = await session.rows(LEDGER.page_live_of, **where, ids=Ints(row[0] for row in ids), states=wanted)
+        elif states and states <= LIVE:
             rows = await session.rows(LEDGER.page_live, **where, **named, states=wanted)
         elif schedule is not None:
             ids = await session.rows(LEDGER.ids_named, **named)
@@ -157,8 +160,14 @@ class Reading:
             found = await run_records(session, keys)
         rest = None
         if len(rows) > limit:
-            rest = f"{-rows[limit - 1][0]}:{keys[-1].slot}.{keys[-1].schedule_id}.{keys[-1].ord}"
+            rest = f"{rows[limit - 1][0]}:{keys[-1].slot}.{keys[-1].schedule_id}.{keys[-1].ord}"
         return found, rest
+
+    async def ahead(self, wake_key: str, rank: int, run: RunKey) -> int:
+        row = await self.parts.database.row(
+            LEDGER.ahead, key=wake_key, rank=rank, slot=run.slot, schedule=run.schedule_id, ord=run.ord
+        )
+        return int(row[0]) if row else 0
 
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         rows = await self.parts.database.rows(LEDGER.holders, counter=counter, limit=limit)

@@ -46,6 +46,7 @@ def schedule_record(row: Row) -> ScheduleRecord:
         cursor_rev=row[20],
         next_due=row[21],
         last_fire=row[22],
+        held_expires=row[23],
     )
 
 

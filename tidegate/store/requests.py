@@ -8,11 +8,14 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
+from tidegate.domain.waiting import policy_under
 from tidegate.ports.control import Change
 from tidegate.store.clocks import lock_after_finish, set_after_finish
-from tidegate.store.codec import decode_program, decode_schedule, to_json
+from tidegate.store.codec import decode_program, to_json
 from tidegate.store.connection import Row, Session
 from tidegate.store.declarations import DeclarationsTx
+from tidegate.store.definitions import revision as revision_of
+from tidegate.store.gates import GatesTx
 from tidegate.store.holdings import Released, finish
 from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
@@ -26,7 +29,7 @@ CONTROL = load("control")
 COLLECTING = load("collecting")
 
 
-class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
+class ControlTransaction(DatasetsTx, SubscribingTx, GatesTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several
@@ -39,7 +42,7 @@ class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
         self._at: Instant = 0
 
     async def settle_up(self) -> None:
-        await self._released.apply(self, self._at)
+        await self._released.apply(self, self._at)  # and tells queues
 
     def _give_back(self, gone: list[Row], now: Instant) -> None:
         self._released.finished(gone)
@@ -71,11 +74,11 @@ class ControlTransaction(DatasetsTx, SubscribingTx, DeclarationsTx):
         row = await self.session.row(Q.next_ord, schedule=schedule)
         if row is None:
             raise NotFound(f"there is no schedule {schedule}.")
-        order, rev, program_id, program_rev, namespace, name, program, spec = row
+        order, rev, program_id, program_rev, namespace, name, program, *newest = row
         ref = ProgramRef(
             id=ProgramId(program_id), rev=program_rev, namespace=namespace, name=name, spec=decode_program(program)
         )
-        waiting = decode_schedule(spec).waiting
+        waiting = policy_under(revision_of(tuple(newest)))
         timeout = waiting.timeout
         await self.session.send(
             Q.add,

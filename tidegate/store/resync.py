@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from tidegate.domain.errors import Fenced
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
+from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never
 from tidegate.ports.engine import Drift
 from tidegate.store.connection import Row, Session
-from tidegate.store.holdings import POOL, wake
+from tidegate.store.holdings import wake
 from tidegate.store.instances import check_fence
+from tidegate.store.queues import POOL
 from tidegate.store.sql import load
 from tidegate.store.transactions import I, Parts, Tx, columns
 
@@ -39,7 +41,7 @@ async def resync(parts: Parts, fence: Fence, token: int, now: Instant) -> Sequen
             raise Fenced("The lease under which this resync was asked is another's by now.")
         tx = Tx(parts, session)
         found += await _clocks(parts, session, now)
-        runs = await session.rows(Q.forgotten)
+        runs = await session.rows(Q.forgotten, now=now)
         found += await _runs(session, runs, now)
         found += await _counters(tx, now)
         found += await _pools(tx, now)
@@ -65,7 +67,7 @@ async def _clocks(parts: Parts, session: Session, now: Instant) -> list[Drift]:
         after_finish,
     ) in await session.rows(Q.clock_drift, after=after, upto=upto):
         due = next_due
-        rests = deleted or (newest_mode == "drop" and cursor_rev == newest)
+        rests = deleted or (not Mode(newest_mode).works and cursor_rev == newest)
         if rests:
             due = None
         elif next_due is None and cursor_rev != newest:

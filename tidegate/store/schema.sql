@@ -116,6 +116,11 @@ CREATE TABLE public.attempt_open (
     started_at public.instant
 )
 WITH (fillfactor='70');
+CREATE TABLE public.calendar (
+    name text NOT NULL,
+    document jsonb NOT NULL,
+    spec text NOT NULL
+);
 CREATE TABLE public.catalog_fault (
     catalog text NOT NULL,
     error text NOT NULL,
@@ -153,8 +158,6 @@ CREATE TABLE public.clock (
     gap_to public.instant,
     gap_left integer,
     after_finish boolean DEFAULT false NOT NULL,
-    limit_schedule integer,
-    limit_program integer,
     collects boolean DEFAULT false NOT NULL
 );
 CREATE TABLE public.dataset (
@@ -279,6 +282,19 @@ CREATE TABLE public.fire_range (
     CONSTRAINT fire_range_n_check CHECK ((n >= 1)),
     CONSTRAINT fire_range_outcome_check CHECK ((outcome = ANY (ARRAY['missed'::text, 'superseded'::text])))
 );
+CREATE TABLE public.frozen (
+    one boolean DEFAULT true NOT NULL,
+    who text NOT NULL,
+    since public.instant NOT NULL,
+    reason text NOT NULL,
+    CONSTRAINT frozen_one_check CHECK (one)
+);
+CREATE TABLE public.gauge (
+    resource text NOT NULL,
+    value double precision,
+    at public.instant NOT NULL,
+    error text DEFAULT ''::text NOT NULL
+);
 CREATE TABLE public.idempotency (
     key text NOT NULL,
     request text NOT NULL,
@@ -323,6 +339,7 @@ CREATE TABLE public.lease (
 CREATE TABLE public.limit_counter (
     key text NOT NULL,
     held integer DEFAULT 0 NOT NULL,
+    keeps public.duration,
     CONSTRAINT limit_counter_held_check CHECK ((held >= 0))
 )
 WITH (fillfactor='50');
@@ -381,6 +398,18 @@ CREATE TABLE public.progress (
     doc text NOT NULL
 )
 WITH (fillfactor='70');
+CREATE SEQUENCE public.queue_turn
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+CREATE TABLE public.queue_wake (
+    key text NOT NULL COLLATE pg_catalog."C",
+    at public.instant,
+    turn bigint DEFAULT nextval('public.queue_turn'::regclass) NOT NULL
+)
+WITH (fillfactor='50');
 CREATE TABLE public.revision (
     schedule_id bigint NOT NULL,
     rev integer NOT NULL,
@@ -391,6 +420,7 @@ CREATE TABLE public.revision (
     spec text NOT NULL,
     tzdata text NOT NULL,
     author text NOT NULL,
+    held_expires boolean DEFAULT false NOT NULL,
     CONSTRAINT revision_mode_check CHECK ((mode = ANY (ARRAY['enabled'::text, 'drop'::text, 'keep'::text, 'backlog'::text, 'hold'::text])))
 );
 CREATE TABLE public.run (
@@ -440,7 +470,7 @@ CREATE TABLE public.run_live (
     priority smallint NOT NULL,
     created_at public.instant NOT NULL,
     wake_at public.instant,
-    wake_key text,
+    wake_key text COLLATE pg_catalog."C",
     expires_at public.instant,
     waiting_for jsonb,
     held text[] DEFAULT '{}'::text[] NOT NULL,
@@ -457,10 +487,16 @@ CREATE TABLE public.run_live (
     arguments jsonb,
     closed boolean DEFAULT false NOT NULL,
     moved boolean DEFAULT false NOT NULL,
+    rank bigint GENERATED ALWAYS AS (((created_at)::bigint - (priority * (60000000)::bigint))) STORED NOT NULL,
+    wake_limit integer DEFAULT 0 NOT NULL,
+    window_ends public.instant,
+    deadline_at public.instant,
+    deadline_base public.instant,
+    deadline_told text DEFAULT ''::text NOT NULL,
     CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
     CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
     CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
-    CONSTRAINT run_live_stop_check CHECK ((stop = ANY (ARRAY['cancel'::text, 'timeout'::text, 'shutdown'::text])))
+    CONSTRAINT run_live_stop_check CHECK ((stop = ANY (ARRAY['cancel'::text, 'timeout'::text, 'window'::text, 'shutdown'::text])))
 )
 WITH (fillfactor='70');
 CREATE TABLE public.schedule (
@@ -515,6 +551,13 @@ ALTER TABLE public.set_aside ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+CREATE TABLE public.start_log (
+    schedule_id bigint NOT NULL,
+    slot bigint NOT NULL,
+    ord bigint NOT NULL,
+    key text NOT NULL,
+    at public.instant
 );
 CREATE TABLE public.subscription (
     schedule_id bigint NOT NULL,
@@ -634,6 +677,8 @@ ALTER TABLE ONLY public.attempt_open
     ADD CONSTRAINT attempt_open_pkey PRIMARY KEY (schedule_id, slot, ord);
 ALTER TABLE ONLY public.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (slot, schedule_id, ord, number);
+ALTER TABLE ONLY public.calendar
+    ADD CONSTRAINT calendar_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.catalog_fault
     ADD CONSTRAINT catalog_fault_pkey PRIMARY KEY (catalog);
 ALTER TABLE ONLY public.change
@@ -658,6 +703,10 @@ ALTER TABLE ONLY public.event_told
     ADD CONSTRAINT event_told_pkey PRIMARY KEY (xid, id);
 ALTER TABLE ONLY public.fire_range
     ADD CONSTRAINT fire_range_pkey PRIMARY KEY (schedule_id, from_fire);
+ALTER TABLE ONLY public.frozen
+    ADD CONSTRAINT frozen_pkey PRIMARY KEY (one);
+ALTER TABLE ONLY public.gauge
+    ADD CONSTRAINT gauge_pkey PRIMARY KEY (resource);
 ALTER TABLE ONLY public.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY public.instance_meters
@@ -680,6 +729,8 @@ ALTER TABLE ONLY public.program_revision
     ADD CONSTRAINT program_revision_pkey PRIMARY KEY (program_id, rev);
 ALTER TABLE ONLY public.progress
     ADD CONSTRAINT progress_pkey PRIMARY KEY (schedule_id);
+ALTER TABLE ONLY public.queue_wake
+    ADD CONSTRAINT queue_wake_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY public.revision
     ADD CONSTRAINT revision_pkey PRIMARY KEY (schedule_id, rev);
 ALTER TABLE ONLY public.run_live
@@ -692,6 +743,8 @@ ALTER TABLE ONLY public.schedule_stats
     ADD CONSTRAINT schedule_stats_pkey PRIMARY KEY (schedule_id);
 ALTER TABLE ONLY public.set_aside
     ADD CONSTRAINT set_aside_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.start_log
+    ADD CONSTRAINT start_log_pkey PRIMARY KEY (schedule_id, slot, ord, key);
 ALTER TABLE ONLY public.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (schedule_id, node, key_id);
 CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_id);
@@ -705,15 +758,19 @@ CREATE UNIQUE INDEX event_key_topic ON public.event_key USING btree (type, key, 
 CREATE INDEX fire_range_newest ON public.fire_range USING btree (to_fire, schedule_id);
 CREATE INDEX instance_alive ON public.instance USING btree (heartbeat) WHERE (ended_at IS NULL);
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
-CREATE INDEX run_live_key ON public.run_live USING btree (wake_key, priority DESC, slot, schedule_id, ord) WHERE (wake_key IS NOT NULL);
-CREATE INDEX run_live_ready ON public.run_live USING btree (priority DESC, slot, schedule_id, ord) WHERE ready;
-CREATE INDEX run_live_wake ON public.run_live USING btree (wake_at, slot, schedule_id, ord) WHERE (wake_at IS NOT NULL);
+CREATE INDEX queue_wake_at ON public.queue_wake USING btree (at, key);
+CREATE INDEX run_live_deadline ON public.run_live USING btree (deadline_at) WHERE (deadline_at IS NOT NULL);
+CREATE INDEX run_live_key ON public.run_live USING btree (wake_key, wake_limit, rank, slot, schedule_id, ord) WHERE (wake_key IS NOT NULL);
+CREATE INDEX run_live_ready ON public.run_live USING btree (rank, slot, schedule_id, ord) WHERE ready;
+CREATE INDEX run_live_waiting ON public.run_live USING btree (rank, slot, schedule_id, ord) WHERE ((wake_at IS NOT NULL) OR (wake_key IS NOT NULL));
+CREATE INDEX run_live_wake ON public.run_live USING btree (wake_at, rank, slot, schedule_id, ord) WHERE (wake_at IS NOT NULL);
 CREATE INDEX run_of_schedule ON ONLY public.run USING btree (schedule_id, slot DESC, ord DESC);
 CREATE INDEX schedule_application ON public.schedule USING btree (namespace, application) WHERE ((deleted_at IS NULL) AND (application IS NOT NULL));
 CREATE INDEX schedule_ever ON public.schedule USING btree (name, namespace);
 CREATE UNIQUE INDEX schedule_name ON public.schedule USING btree (namespace, name) WHERE (deleted_at IS NULL);
 CREATE INDEX schedule_program ON public.schedule USING btree (program_id) WHERE (deleted_at IS NULL);
 CREATE INDEX set_aside_of ON public.set_aside USING btree (schedule_id, id);
+CREATE INDEX start_log_newest ON public.start_log USING btree (key, at);
 CREATE INDEX subscription_need ON public.subscription USING btree (key_id, need);
 CREATE INDEX subscription_need_bytes ON public.subscription USING btree (key_id, need_bytes) WHERE (need_bytes IS NOT NULL);
 CREATE INDEX subscription_need_rows ON public.subscription USING btree (key_id, need_rows) WHERE (need_rows IS NOT NULL);

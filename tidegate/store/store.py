@@ -20,14 +20,16 @@ from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
-from tidegate.store import admission, clocks, resync
+from tidegate.store import admission, clocks, deadlines, resync
 from tidegate.store.admission import AdmissionTx
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.attempts import AttemptsTx, open_attempts
 from tidegate.store.clocks import ClocksTx
 from tidegate.store.connection import Connection, Database, Session, translate
+from tidegate.store.deadlines import DeadlinesTx
 from tidegate.store.definitions import Definitions
 from tidegate.store.event_reads import EventReading
+from tidegate.store.gates import GatesReading
 from tidegate.store.holdings import wake_overlooked
 from tidegate.store.instances import MembershipCalls
 from tidegate.store.lake import DatasetReading, WatchTx
@@ -45,11 +47,11 @@ UPKEEP = load("upkeep")
 EVENTS = load("events")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, PinningTx):
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
@@ -94,7 +96,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
     async def changing(self) -> AsyncIterator[ControlTransaction]:
         """A person's transaction. Those who have to know are told after the commit."""
         with self._looking_anew():
-            async with self.parts.database.transaction() as session:
+            async with self.parts.database.transaction(patient=True) as session:
                 tx = ControlTransaction(self.parts, session)
                 yield tx
                 await tx.settle_up()
@@ -131,6 +133,9 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
     async def next_wake(self) -> Instant | None:
         return await admission.next_wake(self.parts)
 
+    async def next_term(self) -> Instant | None:
+        return await deadlines.next_term(self.parts)
+
     async def open_attempts(self, attempts: Collection[AttemptKey]) -> Sequence[OpenAttempt]:
         if not attempts:
             return []
@@ -159,6 +164,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
         """`runs` is how long runs and their attempts are kept, `events` how long events are."""
         kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
         await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
+        await self.parts.database.execute(UPKEEP.forget_starts, now=now)
         if (kept := retention.get("events")) is not None:
             await self.parts.database.execute(EVENTS.forget_ids, before=now - kept)
         if (kept := retention.get("runs")) is not None:
@@ -211,7 +217,7 @@ class PostgresStore(MembershipCalls, DatasetReading, EventReading, Reading):
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import collecting, control, engine, lake
+    from tidegate.ports import collecting, control, engine, lake, probing
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
@@ -226,6 +232,7 @@ if TYPE_CHECKING:
         reconciler: engine.ReconcilerStore = store
         janitor: engine.JanitorStore = store
         wakes: engine.Wakes = store
+        prober: probing.ProberStore = store
         people: control.ControlStore = store
         del timekeeper, matcher, admitter, courier, worker, watcher
-        del members, reporter, reconciler, janitor, wakes, people
+        del members, reporter, reconciler, janitor, wakes, prober, people

@@ -12,7 +12,7 @@ from tidegate.domain.schedules import Mode, ScheduleSpec
 from tidegate.domain.triggers import Elapsed, Since, collects, nodes
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import decode_schedule, to_json
-from tidegate.store.events import PublishingTx
+from tidegate.store.collecting import CollectingTx
 from tidegate.store.partitions import day_of
 from tidegate.store.progress_codec import encode_progress
 from tidegate.store.sql import load
@@ -20,7 +20,7 @@ from tidegate.store.sql import load
 Q = load("collecting")
 
 
-class SubscribingTx(PublishingTx):
+class SubscribingTx(CollectingTx):
     """See `ports.collecting.EventControlTx`."""
 
     async def reset_progress(self, schedule: ScheduleId, now: Instant) -> None:

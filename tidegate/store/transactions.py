@@ -14,6 +14,7 @@ from tidegate.store.connection import Cursor, Database, Row, Session
 from tidegate.store.definitions import Definitions
 from tidegate.store.floors import Floor
 from tidegate.store.partitions import Partitions, day_of, partition_name
+from tidegate.store.queues import Instants
 from tidegate.store.sql import Query, load
 
 I = load("instances")  # noqa: E741
@@ -85,6 +86,7 @@ class Tx:
         self.parts = parts
         self.session = session
         self.topics: set[str] = set()
+        self.instants = Instants()
         self.overlooked: list[Cursor] = []  # keys under which nobody could be woken (see holdings)
         self._if_rows: list[tuple[Cursor, str]] = []
 

@@ -10,6 +10,7 @@ from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import Waiting, WaitingPolicy
 from tidegate.domain.waiting import crowded_out
 from tidegate.store.arrays import Ints
+from tidegate.store.connection import Row
 from tidegate.store.holdings import Released, finish
 from tidegate.store.sql import load
 from tidegate.store.transactions import Tx
@@ -26,9 +27,15 @@ async def make_room(tx: Tx, policies: Mapping[int, WaitingPolicy], now: Instant)
     if not crowded:
         return
     waiting: dict[int, list[tuple[RunKey, Cause]]] = {}
-    for slot, schedule, ord_, cause in await tx.fetch(Q.waiting, schedules=Ints(sorted(crowded))):
+    rows = await tx.fetch(Q.waiting, schedules=Ints(sorted(crowded)))
+    for slot, schedule, ord_, cause, _ in sorted(rows, key=_age):  # they came in the order of locks
         waiting.setdefault(schedule, []).append((RunKey(slot, ScheduleId(schedule), ord_), Cause(cause)))
     gone = [one for schedule, runs in waiting.items() for one in crowded_out(policies[schedule], runs)]
     released = Released()
     released.finished(await finish(tx, gone, now))
     await released.apply(tx, now)
+
+
+def _age(row: Row) -> tuple[Instant, int, int, int]:
+    """A late clock fire has an old slot and is the newest all the same."""
+    return row[4], row[0], row[1], row[2]

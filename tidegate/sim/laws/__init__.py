@@ -6,6 +6,9 @@ catch_up_kept          what was later ran only as its policy allows
 one_run_a_key          no identity started twice, no run under way twice at a time
 no_stale_writes        nobody wrote after being declared dead; leases are granted to one at a time, with rising tokens
 limits_kept            concurrency and slots, as the backend saw them, at every moment
+gates_kept             what was admitted met its constraints then, nothing was skipped while it still waited
+rates_kept             first starts in any span, and the time since the last one
+order_kept             nobody who waits for a slot is passed by one of a later rank
 counters_add_up        counters, pools and statistics equal what the runs say
 no_attempt_unaccounted what ran and what is on record agree, attempt by attempt
 people_obeyed          what was cancelled, disabled or deleted starts no more
@@ -29,6 +32,7 @@ from tidegate.sim.laws import (
     events_counted,
     events_told,
     fires_folded,
+    gates_kept,
     grace_kept,
     input_complete,
     limits_kept,
@@ -38,8 +42,10 @@ from tidegate.sim.laws import (
     nothing_stuck,
     one_outcome,
     one_run_a_key,
+    order_kept,
     people_obeyed,
     published_once,
+    rates_kept,
 )
 
 Law = Callable[[History], Iterator[Violation]]
@@ -51,6 +57,9 @@ LAWS: tuple[tuple[str, Law], ...] = (
     ("one_run_a_key", one_run_a_key.check),
     ("no_stale_writes", no_stale_writes.check),
     ("limits_kept", limits_kept.check),
+    ("gates_kept", gates_kept.check),
+    ("rates_kept", rates_kept.check),
+    ("order_kept", order_kept.check),
     ("counters_add_up", counters_add_up.check),
     ("no_attempt_unaccounted", no_attempt_unaccounted.check),
     ("people_obeyed", people_obeyed.check),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidegate.domain.runs import MERGING
+from tidegate.domain.schedules import Mode
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import All, Custom, Elapsed, Partition, Then, Trigger
 from tidegate.sim.history import History, RunFact, TreeFact, Violation
@@ -15,15 +16,18 @@ LAW = "events_counted"
 
 
 def check(history: History) -> Iterator[Violation]:
-    runs: dict[tuple[int, int], list[RunFact]] = {}
+    runs: dict[int, list[RunFact]] = {}
     for run in history.runs:
         if run.evidence is not None and run.cause in MERGING:
-            runs.setdefault((run.key.schedule_id, run.rev), []).append(run)
+            runs.setdefault(run.key.schedule_id, []).append(run)
     for tree in history.trees:
         reset = tree.resets[-1]
         if tree.collecting is not None and not tree.set_aside:
-            yield from _counted(history, tree, reset, runs.get((tree.schedule_id, reset.rev), []))
-            yield from _once(tree, reset, runs.get((tree.schedule_id, reset.rev), []))
+            since = [run for run in runs.get(tree.schedule_id, []) if run.rev >= reset.rev]
+            if Mode.KEEP not in tree.modes:  # what came while it was kept is passed by
+                yield from _counted(history, tree, reset, since)
+            if Mode.HOLD not in tree.modes:  # what the oldest took in came before and after what others have
+                yield from _once(tree, reset, since)
 
 
 def _counted(history: History, tree: TreeFact, reset: Reset, runs: Sequence[RunFact]) -> Iterator[Violation]:

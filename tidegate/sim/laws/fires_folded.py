@@ -17,7 +17,7 @@ from tidegate.domain.fires import ticking
 from tidegate.domain.looking import subscriptions
 from tidegate.domain.progress import advance, begin
 from tidegate.domain.runs import MERGING, Cause
-from tidegate.domain.schedules import Waiting
+from tidegate.domain.schedules import Mode, Waiting
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import TIME_TRIGGERS, All, Elapsed, Quiet, Since, Trigger
 from tidegate.sim.history import History, RunFact, TreeFact, Violation, when
@@ -34,6 +34,8 @@ def check(history: History) -> Iterator[Violation]:
         one = tree.collecting
         if one is None or tree.set_aside or one.revision.spec.waiting.runs is not Waiting.ALL:
             continue
+        if tree.modes & {Mode.KEEP, Mode.HOLD}:  # what came was passed by, or merged
+            continue
         trigger = one.revision.spec.trigger
         plain = not _timed(trigger) and len({topic for _, topic in tree.places}) == 1
         if not _of_runs(trigger) and (plain or not history.injected):
@@ -41,7 +43,7 @@ def check(history: History) -> Iterator[Violation]:
 
 
 def _tree(history: History, tree: TreeFact, runs: list[RunFact]) -> Iterator[Violation]:
-    mine = [run for run in runs if run.rev == tree.resets[-1].rev]
+    mine = [run for run in runs if run.rev >= tree.resets[-1].rev]
     had = sorted(_told(run.evidence) for run in mine if run.evidence is not None)
     ticks = [run.key.slot for run in mine if run.cause is Cause.FIRE and run.key.slot > tree.resets[-1].at]
     wanted = sorted(_folded(history, tree, ticks))

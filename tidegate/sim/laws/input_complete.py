@@ -13,13 +13,13 @@ LAW = "input_complete"
 
 def check(history: History) -> Iterator[Violation]:
     by_id = {str(run.key): run for run in history.runs}
-    runs: dict[tuple[int, int], list[RunFact]] = {}
+    runs: dict[int, list[RunFact]] = {}
     for run in history.runs:
         if run.inputs is not None and run.moved:
-            runs.setdefault((run.key.schedule_id, run.rev), []).append(run)
+            runs.setdefault(run.key.schedule_id, []).append(run)
     for tree in history.trees:
         if tree.collecting is not None:
-            yield from _tree(tree, runs.get((tree.schedule_id, tree.resets[-1].rev), []))
+            yield from _tree(tree, [run for run in runs.get(tree.schedule_id, []) if run.rev >= tree.resets[-1].rev])
     yield from _again(history, by_id)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.instants import MINUTE
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
@@ -51,7 +52,7 @@ def _stopped(schedule: ScheduleFact, live: Collection[int]) -> bool:
     trigger = newest.spec.trigger
     return (
         schedule.deleted_at is None
-        and newest.mode is Mode.ENABLED
+        and newest.mode.works
         and isinstance(trigger, AfterFinish)
         and trigger.end is None
         and schedule.next_due is None
@@ -67,13 +68,37 @@ def _why_stuck(history: History, schedule: ScheduleFact, run: RunFact, now: int)
         return f"it was to be judged at {when(run.wake_at)}" if run.wake_at < now - PATIENCE else None
     if run.wake_key is None:
         return "nothing will wake it"
-    newest = schedule.revisions[-1]
-    if run.wake_key.startswith("pool:"):
-        pool = next((one for one in history.pools if f"pool:{one.name}" == run.wake_key), None)
-        return "its pool has a free slot" if pool is not None and pool.used < pool.slots else None
-    scope = "schedule" if run.wake_key.startswith("s") else "program"
-    limits = [one.max for one in newest.spec.constraints if one.scope == scope]
-    held = history.counters.get(run.wake_key, 0)
-    if newest.mode is Mode.ENABLED and (not limits or held < min(limits)):
-        return f"{run.wake_key} is at {held} of {limits}"
-    return None
+    return _why_queued(history, schedule.revisions[-1].mode, run, run.wake_key, now)
+
+
+def _why_queued(history: History, mode: Mode, run: RunFact, key: str, now: int) -> str | None:
+    """The same of one that waits in a queue."""
+    kind = key.partition(":")[0]
+    match kind:
+        case "pool":
+            pool = next((one for one in history.pools if f"pool:{one.name}" == key), None)
+            return "its pool has a free slot" if pool is not None and pool.used < pool.slots else None
+        case "freeze":
+            return None if history.freezes and history.freezes[-1][1] else "nothing is frozen"
+        case "resume":
+            return None if mode in SUSPENDED_MODES else "its schedule is not suspended"
+        case "load":
+            return _why_unread(history, key, now)
+        case "window" | "rate" | "min" | "calendar":
+            at = history.queues.get(key)
+            if at is None:
+                there = {f"calendar:{name}": calendar for _, name, calendar in history.calendars}
+                missing = kind == "calendar" and there.get(key) is None
+                return None if missing else f"queue {key} has no instant"
+            return f"queue {key} was to be looked at {when(at)}" if at < now - PATIENCE else None
+        case _:
+            held, limit = history.counters.get(key, 0), run.wake_limit
+            return None if limit is not None and held >= limit else f"{key} is at {held} of {limit}"
+
+
+def _why_unread(history: History, key: str, now: int) -> str | None:
+    """A reading that lets it go came long ago (two, since one may pass by a run that is just being judged)."""
+    resource, _, limit = key.removeprefix("load:").rpartition(":")
+    known = [one.value for at, name, one in history.readings if name == resource and at < now - PATIENCE][-2:]
+    good = [value is not None and value < float(limit) for value in known]
+    return f"{resource} was read at {known}" if len(good) == 2 and all(good) else None

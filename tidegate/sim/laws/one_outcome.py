@@ -84,13 +84,14 @@ def _decided_by(history: History, schedule: ScheduleFact) -> Instant:
 def _one_after_another(schedule: ScheduleFact, runs: list[RunFact]) -> Iterator[Violation]:
     """What `after_finish` owes depends on its runs: each fire comes its delay after the end of the one before.
 
-    One that never began may have ended while a run asked for by hand was ending too: then that end counts.
+    One that never began (skipped, expired) may end while a run asked for by hand has ended and that is not on record
+    yet: then the end of that one counts, which may be the earlier.
     """
     triggers = [one.spec.trigger for one in schedule.revisions]
     if len(triggers) != 1 or not isinstance(triggers[0], AfterFinish):
         return
     for before, after in zip(runs, runs[1:], strict=False):
         ended = before.finished_at
-        earliest = None if ended is None else ended + triggers[0].delay if before.attempts else ended
+        earliest = None if ended is None else ended + triggers[0].delay if before.attempts else before.key.slot + 1
         if earliest is None or after.key.slot < earliest:
             yield Violation(LAW, f"{schedule.name}: {when(after.key.slot)} fired before the run before had ended")

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from tidegate.domain.instants import DAY, MINUTE, SECOND, Duration, Instant, parse_duration
-from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import At, Cron, Interval, Trigger
 from tidegate.sim.history import ScheduleFact
 
@@ -26,7 +25,7 @@ def owed(schedule: ScheduleFact, until: Instant) -> list[Instant] | None:
     found: list[Instant] = []
     ends = [one.valid_from for one in schedule.revisions[1:]] + [until]
     for revision, end in zip(schedule.revisions, ends, strict=True):
-        if revision.mode is not Mode.ENABLED:
+        if not revision.mode.works:
             continue
         last = min(end, until, schedule.deleted_at if schedule.deleted_at is not None else until)
         fires = _fires(revision.spec.trigger, revision.valid_from, last)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.domain.instants import SECOND, Instant
-from tidegate.domain.runs import State
+from tidegate.domain.runs import MERGING, State
 from tidegate.domain.schedules import Mode
 from tidegate.sim.history import History, ScheduleFact, Violation, when
 
@@ -36,7 +36,7 @@ def check(history: History) -> Iterator[Violation]:
             at = attempt.created_at
             if attempt is run.attempts[-1] and run.ready_at is not None:
                 at = max(at, run.ready_at)  # a step's `now` may be older than what it then finds
-            if _rested(schedule, at, by_hand=run.key.ord > 0):
+            if _rested(schedule, at, by_hand=run.cause not in MERGING):
                 yield Violation(LAW, f"{attempt.key.identity} of {schedule.name} began at {when(at)}, while it rests")
 
 

@@ -13,7 +13,9 @@ from tidegate.domain.instants import Instant
 from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.deadlines import DeadlinesTransaction
 from tidegate.sim.memory.event_reads import EventReading
+from tidegate.sim.memory.gates import GatesReading
 from tidegate.sim.memory.lake import DatasetReading, WatchTransaction
 from tidegate.sim.memory.membership import MembershipCalls
 from tidegate.sim.memory.pinning import PinningTransaction
@@ -28,7 +30,12 @@ __all__ = ["MemoryStore", "MemoryTransaction"]
 
 
 class MemoryTransaction(
-    TimekeeperTransaction, AdmitterTransaction, WorkerTransaction, WatchTransaction, PinningTransaction
+    TimekeeperTransaction,
+    AdmitterTransaction,
+    WorkerTransaction,
+    WatchTransaction,
+    PinningTransaction,
+    DeadlinesTransaction,
 ):
     """An engine transaction: whichever part began it finds its own methods."""
 
@@ -39,7 +46,7 @@ class MemoryTransaction(
         return self
 
 
-class MemoryStore(MembershipCalls, DatasetReading, EventReading, Reading, Upkeep):
+class MemoryStore(MembershipCalls, DatasetReading, EventReading, GatesReading, Reading, Upkeep):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
@@ -61,8 +68,12 @@ class MemoryStore(MembershipCalls, DatasetReading, EventReading, Reading, Upkeep
         return self.data.earliest(self.data.due)
 
     async def next_wake(self) -> Instant | None:
-        wake, expiry = self.data.earliest(self.data.wake), self.data.earliest(self.data.expiry)
-        return wake if expiry is None or (wake is not None and wake <= expiry) else expiry
+        data = self.data
+        found = (data.earliest(data.wake), data.earliest(data.expiry), data.earliest(data.queue_due))
+        return min((at for at in found if at is not None), default=None)
+
+    async def next_term(self) -> Instant | None:
+        return self.data.earliest(self.data.terms)
 
     async def inbox_waits(self) -> bool:
         return bool(self.data.inbox.rows)

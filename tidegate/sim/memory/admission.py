@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
 
-from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
+from tidegate.domain.admission import SUSPENDED_MODES, Admit, Candidate, Discard, Hold, rank
+from tidegate.domain.constraints import AdmissionFacts, Needs
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import AfterFinish, collects
-from tidegate.sim.memory.engine import POOL, EngineTransaction
-from tidegate.sim.memory.rows import RunRow
+from tidegate.domain.waiting import policy_under
+from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.engine import EngineTransaction
+from tidegate.sim.memory.queues import POOL, heads, is_counter
+from tidegate.sim.memory.rows import DecisionRow, RunRow
 from tidegate.sim.memory.time import program_of
 
 
@@ -22,6 +27,7 @@ class AdmitterTransaction(EngineTransaction):
     async def claim_waiting(self, now: Instant, limit: int) -> Sequence[Candidate]:
         self.check()
         data = self.data
+        self._wake_heads(now, limit)
         found: list[Candidate] = []
         for _, key in self._judgeable(now):
             if len(found) >= limit:
@@ -34,44 +40,45 @@ class AdmitterTransaction(EngineTransaction):
                     found.append(self._candidate(run))
         return found
 
+    def _wake_heads(self, now: Instant, batch: int) -> None:
+        """Wake the first of every queue whose instant has come."""
+        for key, runs in heads(self.data, now, batch).items():
+            self.turn(key, now).claimed = True
+            for run in runs:
+                self._wake(run, now)
+
     def _claims_clock(self, schedule: ScheduleId) -> bool:
-        """Where what becomes of a waiting run concerns its schedule's clock, who judges it has claimed that first."""
+        """Where what becomes of a waiting run concerns its schedule's clock, who judges it has claimed that first. So
+        has who judges one that is suspended: who ends the suspension finds it in its queue."""
         data = self.data
         row = self.get(data.schedule, schedule)
         assert row is not None
-        spec = row.newest.revision.spec
-        free = spec.waiting.runs is Waiting.ALL and not collects(spec.trigger) and type(spec.trigger) is not AfterFinish
+        newest = row.newest.revision
+        trigger = newest.spec.trigger
+        free = (
+            policy_under(newest).runs is Waiting.ALL
+            and newest.mode not in SUSPENDED_MODES
+            and not collects(trigger)
+            and type(trigger) is not AfterFinish
+        )
         return free or self.try_lock(data.clock, schedule)
 
-    def _judgeable(self, now: Instant) -> list[tuple[Instant, RunKey]]:
-        """(order, key) of committed waiting runs whose wake or expiry has come; those this transaction has touched
-        are looked at through it."""
+    def _judgeable(self, now: Instant) -> list[tuple[int, RunKey]]:
+        """(rank, key) of waiting runs whose wake or expiry has come, as this transaction sees them."""
         data = self.data
-        found: dict[RunKey, Instant] = {}
-        for at, key in data.wake.keys:
-            if at > now:
-                break
-            found[key] = at
-        expired = False
-        for at, key in data.expiry.keys:
-            if at > now:
-                break
-            if key not in found:
-                row = data.run.rows[key]
-                found[key] = row.wake_at if row.wake_at is not None else (1 << 62)
-                expired = True
-        own = self.own[data.run.number]
-        if own:
-            for key, run in own.items():
-                found.pop(key, None)
-                if run is not None and run.state is State.WAITING:
-                    wakes = run.wake_at is not None and run.wake_at <= now
-                    if wakes or (run.expires_at is not None and run.expires_at <= now):
-                        found[key] = run.wake_at if run.wake_at is not None else (1 << 62)
-        pairs = [(at, key) for key, at in found.items()]
-        if own or expired:
-            pairs.sort()
-        return pairs
+        found: dict[RunKey, RunRow] = {}
+        for index in (data.wake, data.expiry):
+            for at, key in index:
+                if at > now:
+                    break
+                found[key] = data.run.rows[key]
+        for key, run in (self.own[data.run.number] or {}).items():
+            found.pop(key, None)
+            if run is not None and run.state is State.WAITING:
+                wakes = run.wake_at is not None and run.wake_at <= now
+                if wakes or (run.expires_at is not None and run.expires_at <= now and not run.overdue):
+                    found[key] = run
+        return sorted((rank(run.priority, run.created_at), key) for key, run in found.items())
 
     def _candidate(self, run: RunRow) -> Candidate:
         data = self.data
@@ -89,6 +96,7 @@ class AdmitterTransaction(EngineTransaction):
             held=run.held,
             given=run.given,
             mode=schedule.newest.revision.mode,
+            held_expires=schedule.newest.revision.held_expires,
             deleted=schedule.deleted_at is not None,
             cause=run.cause,
             closed=run.inputs is not None or run.attempts > 0,
@@ -98,23 +106,21 @@ class AdmitterTransaction(EngineTransaction):
             rendered=run.arguments,
         )
 
-    async def admission_facts(self, counters: Collection[str], pools: Collection[str]) -> AdmissionFacts:
+    async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
         self.check()
         data = self.data
-        await self.lock_all("counter", counters)
-        await self.lock_all("pool", pools)
-        held, free = {}, {}
-        for key in counters:
-            row = self.get(data.counter, key)
-            if row is not None:
-                held[key] = row.held
-            self.released[key] = None
-        for name in pools:
-            pool = self.get(data.pool, name)
-            if pool is not None:
-                free[name] = pool.slots - pool.used
-                self.released[POOL + name] = None
-        return AdmissionFacts(held=held, free=free)
+        await self.lock_all("counter", needs.counters)
+        await self.lock_all("pool", needs.pools)
+        await self.share(data.frozen, "")
+        for name in sorted(needs.calendars):
+            await self.share(data.calendar, name)
+        self.released.update(dict.fromkeys(sorted(needs.counters)))
+        for counter, (_, back) in needs.starts.items():
+            self.keep_starts(counter, back, now)
+        facts = read_facts(self.get, data, needs)
+        self.released.update({f"{POOL}{name}": None for name in facts.free})
+        starts = {key: self.read_starts(key, many, back, now) for key, (many, back) in needs.starts.items()}
+        return replace(facts, starts=starts)
 
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         self.check()
@@ -128,16 +134,12 @@ class AdmitterTransaction(EngineTransaction):
             run = self.edit(data.run, verdict.key)
             if run.wake_key is not None:
                 self.released[run.wake_key] = None
+            self._note(run, verdict, now)
             match verdict:
                 case Admit():
                     self._admit(run, verdict, now)
                 case Hold():
-                    run.wake_at, run.wake_key = verdict.until, verdict.wake_key
-                    run.waiting_for = verdict.waiting_for
-                    if run.expires_at is not None and run.expires_at <= now:
-                        run.expires_at = None  # judged past it, and kept: it no longer expires
-                    if verdict.wake_key is not None:
-                        self.queued[verdict.wake_key] = None
+                    self._hold(run, verdict, now)
                 case Discard():
                     began = run.started_at is not None
                     self.finish(run, verdict.outcome, verdict.reason, now, now)
@@ -148,12 +150,25 @@ class AdmitterTransaction(EngineTransaction):
                     assert_never(verdict)
         self.wake_released(now)
 
+    def _hold(self, run: RunRow, verdict: Hold, now: Instant) -> None:
+        """It waits at an instant of its own, or in a queue."""
+        key = verdict.wake_key
+        run.wake_at, run.wake_key = (verdict.until if key is None else None), key
+        run.wake_limit, run.waiting_for = verdict.limit, verdict.waiting_for
+        run.overdue = run.expires_at is not None and run.expires_at <= now
+        if key is None:
+            return
+        self.queued[key] = None
+        if not is_counter(key) and not key.startswith(POOL):
+            self.held_until(key, verdict.until, now)
+
     def _admit(self, run: RunRow, verdict: Admit, now: Instant) -> None:
         data = self.data
         for key in verdict.take:
             self.count(key, 1)
         if verdict.take:
             run.held = run.held + verdict.take
+            self.admitted(run, verdict.take)
         run.pool = verdict.program.pool
         pool = self.get(data.pool, run.pool)
         if pool is not None:
@@ -164,12 +179,49 @@ class AdmitterTransaction(EngineTransaction):
         run.rev = schedule.newest.revision.rev
         run.program = verdict.program
         run.arguments = verdict.arguments
+        run.window_end = verdict.stop_by
         run.state = State.READY
         run.ready_at = now
-        run.wake_at = run.wake_key = run.expires_at = None
+        run.wake_at = run.wake_key = run.wake_limit = run.expires_at = None
+        run.overdue = False
         run.waiting_for = ()
         self.tell(now, "run.ready", run.key)
         self.topics["ready"] = None
 
+    def _note(self, run: RunRow, verdict: Admit | Hold | Discard, now: Instant) -> None:
+        """For the laws of the simulator."""
+        schedule = self.get(self.data.schedule, run.key.schedule_id)
+        assert schedule is not None
+        what = "admit" if isinstance(verdict, Admit) else "hold" if isinstance(verdict, Hold) else verdict.outcome.value
+        self.append(
+            self.data.decisions,
+            DecisionRow(
+                now=now,
+                run=run.key,
+                what=what,
+                wake_key=verdict.wake_key if isinstance(verdict, Hold) else None,
+                rev=schedule.newest.revision.rev,
+                late=run.expires_at is not None and run.expires_at <= now,
+                attempts=run.attempts,
+                counters=verdict.take if isinstance(verdict, Admit) else (),
+            ),
+        )
+
     async def _count_run(self, key: RunKey) -> None:
         (await self.stats_of(key.schedule_id)).total_runs += 1
+
+
+def read_facts(get: Callable[[Any, Any], Any], data: Data, needs: Needs) -> AdmissionFacts:
+    """Everything but starts, as `get` sees it."""
+    counters = {key: row.held for key in sorted(needs.counters) if (row := get(data.counter, key)) is not None}
+    pools = {name: row for name in sorted(needs.pools) if (row := get(data.pool, name)) is not None}
+    calendars = {name: row.calendar for name in needs.calendars if (row := get(data.calendar, name)) is not None}
+    frozen = get(data.frozen, "")
+    return AdmissionFacts(
+        held=counters,
+        free={name: row.slots - row.used for name, row in pools.items()},
+        slots={name: row.slots for name, row in pools.items()},
+        gauges={name: row.gauge for name in needs.resources if (row := get(data.gauge, name)) is not None},
+        calendars=calendars,
+        frozen=None if frozen is None else frozen.reason,
+    )

@@ -13,13 +13,14 @@ from tidegate.domain.evidence import Owed, Reading, after, datasets, document, u
 from tidegate.domain.ids import RunKey, ScheduleId, parse_run_id
 from tidegate.domain.instants import Instant
 from tidegate.domain.looking import subscriptions
-from tidegate.domain.progress import COLLECTING, PUT_OFF, begin, ticks_from
+from tidegate.domain.progress import PUT_OFF, begin, ticks_from
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import collects
-from tidegate.domain.waiting import joined
+from tidegate.domain.waiting import joined, policy_under
 from tidegate.ports.collecting import Collected, Collecting
 from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.deadlines import watch_deadline
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
     DeadlineRow,
@@ -111,22 +112,25 @@ class CollectingTransaction(WaitingTransaction):
 
     async def _fired(self, result: Collected, fire: Evidence, now: Instant) -> None:
         data, schedule = self.data, result.collecting.schedule_id
-        spec = result.collecting.revision.spec
+        spec, policy = result.collecting.revision.spec, policy_under(result.collecting.revision)
         evidence = document(spec.trigger, fire, [one.reading for one in self.readings[schedule]])
-        merging = spec.waiting.runs is Waiting.MERGE and result.into is None
+        merging = policy.runs is Waiting.MERGE and result.into is None
         survivor = await self.survivor(schedule) if merging else None
         key = joined(
-            spec.waiting,
+            policy,
             claimed=result.into,
             ticked=self._ticked(result, fire),
             survivor=survivor.key if survivor is not None else None,
         )
+        new = key is None
         if key is None:
             made = await self.new_run(schedule, Cause.EVIDENCE, "", fire.fire_time, None, now)
-            await self.make_room(made, spec, now)
+            await self.make_room(made, policy, now)
             key = made.key
         run = self.edit(data.run, key)
         run.evidence = united(run.evidence, evidence)
+        if new:
+            watch_deadline(run, spec, now)
         run.fire_time = fire.fire_time if run.fire_time is None else run.fire_time
         run.priority = max(run.priority, spec.priority)
 
@@ -266,7 +270,7 @@ def updated(dataset: str) -> Topic:
 
 def is_collecting(row: ScheduleRow) -> bool:
     newest = row.newest.revision
-    return row.deleted_at is None and newest.mode in COLLECTING and collects(newest.spec.trigger)
+    return row.deleted_at is None and newest.mode.works and collects(newest.spec.trigger)
 
 
 def is_busy(data: Data, get: Get, schedule: int) -> bool:

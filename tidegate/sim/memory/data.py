@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tidegate.domain.admission import rank
 from tidegate.domain.collected import Topic
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change
+from tidegate.ports.control import Change, Freeze
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
     DeadlineRow,
@@ -21,19 +24,24 @@ from tidegate.sim.memory.event_rows import (
 from tidegate.sim.memory.rows import (
     Answer,
     AttemptRow,
+    CalendarRow,
     ClockRow,
     CounterRow,
     CursorRow,
     DatasetRow,
+    DecisionRow,
     DocumentRow,
     Event,
     FaultRow,
+    GaugeRow,
     InstanceRow,
     LeaseRow,
     PoolRow,
     ProgramRow,
+    QueueRow,
     RunRow,
     ScheduleRow,
+    StartRow,
     StatsRow,
     StretchRow,
 )
@@ -62,6 +70,11 @@ class Data(Database):
         self.stretch: Table[tuple[int, Instant], StretchRow] = self.table("fire_range")
         self.attempt: Table[AttemptKey, AttemptRow] = self.table("attempt", self._attempt_changed)
         self.counter: Table[str, CounterRow] = self.table("limit_counter")
+        self.queue_wake: Table[str, QueueRow] = self.table("queue_wake", self._queue_changed)
+        self.start_log: Table[tuple[str, RunKey], StartRow] = self.table("start_log", self._start_changed)
+        self.calendar: Table[str, CalendarRow] = self.table("calendar")
+        self.frozen: Table[str, Freeze] = self.table("freeze")  # one row, under ""
+        self.gauge: Table[str, GaugeRow] = self.table("gauge")
         self.stats: Table[int, StatsRow] = self.table("schedule_stats")
         self.idempotency: Table[str, Answer] = self.table("idempotency")
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
@@ -89,12 +102,17 @@ class Data(Database):
         self.set_aside_ids = 0
         self.events: list[Event] = []
         self.changes: list[Change] = []
+        self.decisions: list[DecisionRow] = []
         # indices
         self.due: Ordered[tuple[Instant, int]] = Ordered()
         self.wake: Ordered[tuple[Instant, RunKey]] = Ordered()
         self.expiry: Ordered[tuple[Instant, RunKey]] = Ordered()
-        self.queues: dict[str, Ordered[tuple[int, RunKey]]] = {}  # wake_key -> (-priority, run)
-        self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (-priority, run)
+        self.terms: Ordered[tuple[Instant, RunKey]] = Ordered()  # when deadlines of live runs are to be looked at
+        self.queues: dict[str, Ordered[tuple[int, RunKey]]] = {}  # wake_key -> (rank, run)
+        self.queue_due: Ordered[tuple[Instant, str]] = Ordered()
+        self.starts_of: dict[str, dict[RunKey, None]] = {}  # counter -> runs of its start_log
+        self.counters_of: dict[RunKey, dict[str, None]] = {}  # run -> counters in whose start_log it is
+        self.ready: dict[str, Ordered[tuple[int, RunKey]]] = {}  # kind -> (rank, run)
         self.days: dict[int, dict[RunKey, None]] = {}  # day of the slot -> its runs
         self.live: dict[RunKey, None] = {}
         self.live_of: dict[int, dict[RunKey, None]] = {}
@@ -127,6 +145,13 @@ class Data(Database):
             self.clocks_of_program.setdefault(new.program_id, {})[new.schedule_id] = None
 
     def _run_changed(self, old: RunRow | None, new: RunRow | None) -> None:
+        before = None if old is None else old.deadline_at
+        after = None if new is None else new.deadline_at
+        if before != after:
+            if old is not None and before is not None:
+                self.terms.discard((before, old.key))
+            if new is not None and after is not None:
+                self.terms.add((after, new.key))
         if old is not None and new is not None and old.state in FLYING and new.state in FLYING:
             if new.stop is not None:
                 self.stops[new.key] = None
@@ -135,7 +160,7 @@ class Data(Database):
             if old.state is WAITING:
                 self._forget_waiting(old)
             elif old.state is READY:
-                self.ready[old.program.kind].discard((-old.priority, old.key))
+                self.ready[old.program.kind].discard((rank(old.priority, old.created_at), old.key))
         if new is None:
             if old is not None:
                 self._forget_live(old.key)
@@ -143,18 +168,18 @@ class Data(Database):
         if new.state is WAITING:
             if new.wake_at is not None:
                 self.wake.add((new.wake_at, new.key))
-            if new.expires_at is not None:
+            if new.expires_at is not None and not new.overdue:
                 self.expiry.add((new.expires_at, new.key))
             if new.wake_key is not None:
                 queue = self.queues.get(new.wake_key)
                 if queue is None:
                     queue = self.queues[new.wake_key] = Ordered()
-                queue.add((-new.priority, new.key))
+                queue.add((rank(new.priority, new.created_at), new.key))
         elif new.state is READY:
             ready = self.ready.get(new.program.kind)
             if ready is None:
                 ready = self.ready[new.program.kind] = Ordered()
-            ready.add((-new.priority, new.key))
+            ready.add((rank(new.priority, new.created_at), new.key))
         if old is None:
             day = new.key.slot // DAY
             runs = self.days.get(day)
@@ -173,6 +198,20 @@ class Data(Database):
             self.stops[new.key] = None
         elif old is not None and old.stop is not None:
             self.stops.pop(new.key, None)
+
+    def _queue_changed(self, old: QueueRow | None, new: QueueRow | None) -> None:
+        if old is not None:
+            self.queue_due.discard((old.at, old.key))
+        if new is not None:
+            self.queue_due.add((new.at, new.key))
+
+    def _start_changed(self, old: StartRow | None, new: StartRow | None) -> None:
+        if old is None and new is not None:
+            self.starts_of.setdefault(new.counter, {})[new.run] = None
+            self.counters_of.setdefault(new.run, {})[new.counter] = None
+        elif old is not None and new is None:
+            _drop(self.starts_of, old.counter, old.run)
+            _drop(self.counters_of, old.run, old.counter)
 
     def _subscription_changed(self, old: SubscriptionRow | None, new: SubscriptionRow | None) -> None:
         row = new or old
@@ -203,11 +242,11 @@ class Data(Database):
     def _forget_waiting(self, old: RunRow) -> None:
         if old.wake_at is not None:
             self.wake.discard((old.wake_at, old.key))
-        if old.expires_at is not None:
+        if old.expires_at is not None and not old.overdue:
             self.expiry.discard((old.expires_at, old.key))
         if old.wake_key is not None:
             queue = self.queues[old.wake_key]
-            queue.discard((-old.priority, old.key))
+            queue.discard((rank(old.priority, old.created_at), old.key))
             if not queue.keys:
                 del self.queues[old.wake_key]
 
@@ -235,5 +274,13 @@ class Data(Database):
         found = self.schedule_name.rows.get((namespace, name))
         return None if found is None else ScheduleId(found)
 
-    def earliest(self, index: Ordered[tuple[Instant, RunKey]] | Ordered[tuple[Instant, int]]) -> Instant | None:
+    def earliest(self, index: Ordered[Any]) -> Instant | None:
+        """The instant of the first entry of an index of (instant, key)."""
         return index.keys[0][0] if index.keys else None
+
+
+def _drop(index: dict[Any, dict[Any, None]], at: Any, what: Any) -> None:
+    """Take one entry out of an index of sets; an empty set goes."""
+    del index[at][what]
+    if not index[at]:
+        del index[at]

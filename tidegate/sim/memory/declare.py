@@ -9,17 +9,16 @@ from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
-from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.ports.control import ClockState, Metadata, ProgramRecord, ScheduleRecord
-from tidegate.sim.memory.engine import POOL
+from tidegate.sim.memory.gates import GatesTransaction, spares, suspended_since
+from tidegate.sim.memory.queues import POOL
 from tidegate.sim.memory.read import program_record, schedule_record
 from tidegate.sim.memory.rows import ClockRow, DocumentRow, PoolRow, ProgramRow, ScheduleRow, Written
 from tidegate.sim.memory.time import program_of, stretch_row
-from tidegate.sim.memory.waiting import WaitingTransaction
 
 
-class Declarations(WaitingTransaction):
+class Declarations(GatesTransaction):
     """The first part of `ports.control.ControlTx`."""
 
     __slots__ = ()
@@ -102,9 +101,6 @@ class Declarations(WaitingTransaction):
             raise Conflict(f"pool {name} is in use by {who}.")
         self.delete(self.data.pool, name)
         return True
-
-    def clock_now(self) -> Instant:
-        raise NotImplementedError
 
     # programs
     async def lock_programs(self, namespace: str, names: Collection[str]) -> Sequence[ProgramRecord]:
@@ -235,22 +231,24 @@ class Declarations(WaitingTransaction):
         author: str,
         valid_from: Instant,
         clock: ClockState,
+        held_expires: bool = False,
     ) -> int:
-        """Runs that wait for a counter or a slot are judged again, since their limits may have changed."""
         self.check()
         data = self.data
         await self.lock(data.schedule, schedule)
         await self.lock(data.clock, schedule)
         row, time = self.edit(data.schedule, schedule), self.edit(data.clock, schedule)
         rev = row.newest.revision.rev + 1
-        revision = Revision(schedule_id=schedule, rev=rev, valid_from=valid_from, mode=mode, spec=spec)
+        revision = Revision(
+            schedule_id=schedule, rev=rev, valid_from=valid_from, mode=mode, spec=spec, held_expires=held_expires
+        )  # fmt: skip
+        since = suspended_since(row.revisions) if not spares(revision) else None
         row.revisions = (*row.revisions, Written(revision, document, author, reason))
         time.rev, time.program_id, time.mode = rev, program, mode
         time.cursor, time.cursor_rev, time.next_due = clock.cursor, clock.cursor_rev, clock.next_due
-        for key in list(data.live_of.get(schedule, {})):
-            run = self.get(data.run, key)
-            if run is not None and run.state is State.WAITING and run.wake_key is not None:
-                self._wake(key, self.clock_now())
+        if since is not None:
+            await self.move_expiries(schedule, since, valid_from)
+        await self.judge_again(schedule, self.clock_now())
         self.topics["clock"] = None
         return rev
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
+from tidegate.domain.admission import rank
 from tidegate.domain.collected import Deadline
 from tidegate.domain.errors import Fenced
 from tidegate.domain.evidence import returned
@@ -12,19 +13,17 @@ from tidegate.domain.fires import after_finish_due
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
-from tidegate.domain.schedules import Mode, ScheduleSpec
 from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import AfterFinish, Elapsed, Since, collects
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.event_rows import DeadlineRow, Place
-from tidegate.sim.memory.publish import PublishingTransaction
+from tidegate.sim.memory.queues import POOL, QueueTransaction, is_counter
 from tidegate.sim.memory.rows import CounterRow, RunRow, StatsRow
 
-POOL = "pool:"
 END_EVENTS = {state: f"run.{state}" for state in State}
 
 
-class RunTransaction(PublishingTransaction):
+class RunTransaction(QueueTransaction):
     """What engine and control both do to runs. Locks are taken in the one order: docs/explanation/locks.md."""
 
     __slots__ = ("queued", "readings", "released")
@@ -79,18 +78,21 @@ class RunTransaction(PublishingTransaction):
 
     def count(self, key: str, change: int) -> None:
         data = self.data
-        row = self.get(data.counter, key)
-        self.put(data.counter, key, CounterRow(key, change if row is None else row.held + change))
+        row = self.get(data.counter, key) or CounterRow(key)
+        self.put(data.counter, key, row._replace(held=row.held + change))
 
     def finish(self, run: RunRow, outcome: State, reason: str, now: Instant, finished_at: Instant) -> None:
         """End this (own, locked) run; what it held must be locked."""
+        if run.started_at is None and run.held:
+            self.never_started(run, now)
         self.give_back(run, counters=True)
         if run.wake_key is not None:
             self.released[run.wake_key] = None
         run.state = outcome
         run.reason = reason
         run.finished_at = finished_at
-        run.wake_at = run.wake_key = None
+        run.wake_at = run.wake_key = run.wake_limit = None
+        run.deadline_at = None
         run.waiting_for = ()
         self.tell(now, END_EVENTS[outcome], run.key)
         if self.get(self.data.progress, run.key.schedule_id) is not None:
@@ -145,7 +147,7 @@ class RunTransaction(PublishingTransaction):
         """
         clock = self.get(self.data.clock, schedule)
         row = self.get(self.data.schedule, schedule)
-        if clock is None or row is None or clock.mode is not Mode.ENABLED or row.deleted_at is not None:
+        if clock is None or row is None or not clock.mode.works or row.deleted_at is not None:
             return
         trigger = row.newest.revision.spec.trigger
         if isinstance(trigger, AfterFinish) and clock.next_due is None and not self._others_live(schedule):
@@ -171,7 +173,7 @@ class RunTransaction(PublishingTransaction):
                 continue
             if key.startswith(POOL):
                 self._wake_pool(key, now)
-            else:
+            elif is_counter(key):
                 self._wake_counter(key, now)
         self.released = {}
 
@@ -189,9 +191,8 @@ class RunTransaction(PublishingTransaction):
         row = self.get(self.data.counter, key)
         held = row.held if row else 0
         for run in self._queue(key):
-            schedule = self.get(self.data.schedule, run.schedule_id)
-            assert schedule is not None
-            limit = limit_of(schedule.newest.revision.spec, key)
+            waiting = self.get(self.data.run, run)
+            limit = None if waiting is None else waiting.wake_limit
             if limit is None or held < limit:
                 self._wake(run, now)
                 held += 1
@@ -206,7 +207,7 @@ class RunTransaction(PublishingTransaction):
         if own:
             found = [item for item in found if item[1] not in own]
             found += [
-                (-run.priority, run.key)
+                (rank(run.priority, run.created_at), run.key)
                 for run in own.values()
                 if run is not None and run.wake_key == key and run.state is State.WAITING
             ]
@@ -243,7 +244,7 @@ class EngineTransaction(RunTransaction):
     ) -> None:
         if kind is None:
             try:
-                if self.told:
+                if self.unwritten:
                     await self.flush()
                 self.commit()
             finally:
@@ -259,10 +260,3 @@ def check_fence(data: Data, fence: Fence) -> None:
         raise Fenced(
             f"instance {fence.instance_id} was declared dead while it was away.", remedy="It must register again."
         )
-
-
-def limit_of(spec: ScheduleSpec, key: str) -> int | None:
-    """What a schedule allows on a counter (`s<schedule>` or `p<program>`); None: it does not count there."""
-    scope = {"s": "schedule", "p": "program"}.get(key[:1])
-    limits = [limit.max for limit in spec.constraints if limit.scope == scope]
-    return min(limits) if limits else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from tidegate.domain.admission import rank
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
@@ -155,20 +156,23 @@ class Reading:
     ) -> tuple[Sequence[RunRecord], str | None]:
         data = self.data
         order = sorted(
-            (-data.run.rows[key].priority, key)
+            (rank(data.run.rows[key].priority, data.run.rows[key].created_at), key)
             for key in data.live
             if data.run.rows[key].state is State.WAITING
             and namespace in (None, data.schedule.rows[key.schedule_id].metadata.namespace)
         )
         if before is not None:
-            rank, _, place = before.partition(":")
-            order = [item for item in order if item > (int(rank), _position(place))]
+            at, _, place = before.partition(":")
+            order = [item for item in order if item > (int(at), _position(place))]
         page = order[:limit]
         rest = None
         if len(order) > limit:
-            rank_, key = page[-1]
-            rest = f"{rank_}:{key.slot}.{key.schedule_id}.{key.ord}"
+            at_, key = page[-1]
+            rest = f"{at_}:{key.slot}.{key.schedule_id}.{key.ord}"
         return [run_record(data, data.run.rows[key]) for _, key in page], rest
+
+    async def ahead(self, wake_key: str, rank: int, run: RunKey) -> int:
+        return sum(place < (rank, run) for place in self.data.queues.get(wake_key, ()))
 
     async def holders(self, counter: str, limit: int = 10) -> Sequence[RunKey]:
         rows = self.data.run.rows
@@ -277,6 +281,7 @@ def schedule_record(row: ScheduleRow, clock: ClockRow, program: ProgramRef) -> S
         cursor_rev=clock.cursor_rev,
         next_due=clock.next_due,
         last_fire=clock.last_fire,
+        held_expires=newest.revision.held_expires,
     )
 
 

@@ -11,6 +11,7 @@ from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
+from tidegate.domain.waiting import policy_under
 from tidegate.ports.control import Change
 from tidegate.sim.memory.collect import CollectingTransaction
 from tidegate.sim.memory.data import Data
@@ -38,7 +39,7 @@ class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransactio
             self.release()
             return
         try:
-            if self.told:
+            if self.unwritten:
                 await self.flush()
             self.commit()
         finally:
@@ -100,7 +101,7 @@ class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransactio
             run.evidence, run.inputs = old.evidence, old.inputs
         row = self.get(data.schedule, schedule)
         assert row is not None
-        await self.make_room(run, row.newest.revision.spec, now)
+        await self.make_room(run, policy_under(row.newest.revision), now)
         await self.wake_others(now)
         return run.key
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from tidegate.domain.calendars import Calendar
+from tidegate.domain.constraints import Gauge
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.programs import ProgramRef
@@ -134,7 +136,17 @@ class RunRow:
     state: State = State.WAITING
     wake_at: Instant | None = None
     wake_key: str | None = None
+    wake_limit: int | None = None
+    """Of a counter's queue: how many may hold that counter."""
+    first_at: Instant | None = None
+    """When its first attempt was made."""
+    deadline_at: Instant | None = None
+    """When its deadlines are to be looked at."""
+    deadline_base: Instant | None = None
+    deadline_told: frozenset[str] = frozenset()
     expires_at: Instant | None = None
+    overdue: bool = False
+    """It was judged past its `expires_at` and kept: not looked at again because of that."""
     waiting_for: tuple[JsonObject, ...] = ()
     held: tuple[str, ...] = ()
     slot_held: bool = False
@@ -150,6 +162,8 @@ class RunRow:
     stop: str | None = None
     stop_by: str = ""
     stop_at: Instant | None = None
+    window_end: Instant | None = None
+    """What still runs then is stopped."""
     evidence: JsonObject | None = None
     inputs: Mapping[str, JsonObject] | None = None
     """None: its input is not closed yet, or it has none."""
@@ -210,6 +224,48 @@ class CounterRow(NamedTuple):
 
     key: str
     held: int = 0
+    keeps: Duration | None = None
+    """How far back the starts under it are read; None: nobody reads them."""
+
+
+class QueueRow(NamedTuple):
+    """A queue of waiting runs that has an instant: when it comes, the first of them are judged."""
+
+    key: str
+    at: Instant
+
+
+class CalendarRow(NamedTuple):
+    calendar: Calendar
+    document: JsonObject
+
+
+class GaugeRow(NamedTuple):
+    """The last reading of a resource."""
+
+    resource: str
+    gauge: Gauge
+
+
+class StartRow(NamedTuple):
+    """A run that counts under a counter whose starts are read. `at`: its first attempt; None: admitted, not begun."""
+
+    counter: str
+    run: RunKey
+    at: Instant | None
+
+
+class DecisionRow(NamedTuple):
+    """What the admitter said of a run, for the laws of the simulator. `what`: admit, a state, or hold."""
+
+    now: Instant
+    run: RunKey
+    what: str
+    wake_key: str | None = None
+    rev: int = 0
+    late: bool = False
+    attempts: int = 0
+    counters: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

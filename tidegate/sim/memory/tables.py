@@ -46,13 +46,14 @@ class Ordered(Generic[K]):
 class Table(Generic[K, R]):
     """Committed rows, who holds which of them, and what follows a change of one."""
 
-    __slots__ = ("name", "number", "rows", "locks", "follow")
+    __slots__ = ("name", "number", "rows", "locks", "sharers", "follow")
 
     def __init__(self, name: str, number: int, follow: Callable[[R | None, R | None], None] | None = None) -> None:
         self.name = name
         self.number = number
         self.rows: dict[K, R] = {}
         self.locks: dict[K, Transaction] = {}
+        self.sharers: dict[K, dict[Transaction, None]] = {}
         self.follow = follow
 
 
@@ -71,7 +72,8 @@ class Transaction:
     """What every transaction has: its overlay, its locks, its end. `killed` says that the server ended it."""
 
     __slots__ = (
-        "database", "own", "touched", "deletes", "held", "log", "topics", "over", "killed", "blocked_by", "on_end",
+        "database", "own", "touched", "deletes", "held", "shared", "log", "topics", "over", "killed", "blocked_by",
+        "on_end",
     )  # fmt: skip
 
     def __init__(self, database: Database) -> None:
@@ -80,6 +82,7 @@ class Transaction:
         self.touched: list[tuple[Table[Any, Any], dict[Any, Any]]] = []
         self.deletes = False
         self.held: list[tuple[dict[Any, Transaction], Any]] = []
+        self.shared: list[dict[Transaction, None]] = []
         self.log: list[tuple[list[Any], Any]] = []
         self.topics: dict[str, None] = {}
         self.over = False
@@ -101,6 +104,21 @@ class Transaction:
         """Lock the row, waiting for its holder. Raises Unavailable where that would be a deadlock."""
         while not self.try_lock(table, key):
             await self.wait_for(table.locks[key])
+
+    async def share(self, table: Table[K, Any], key: K) -> None:
+        """Let nobody change the row (or its absence) until this transaction ends; others may do the same."""
+        while (holder := table.locks.get(key)) is not None and holder is not self:
+            await self.wait_for(holder)
+        sharers = table.sharers.setdefault(key, {})
+        if self not in sharers:
+            sharers[self] = None
+            self.shared.append(sharers)
+
+    async def lock_alone(self, table: Table[K, Any], key: K) -> None:
+        """Lock a row that others may share, waiting for them, too."""
+        await self.lock(table, key)
+        while others := [one for one in table.sharers.get(key, {}) if one is not self]:
+            await self.wait_for(others[0])
 
     async def wait_for(self, holder: Transaction) -> None:
         other: Transaction | None = holder
@@ -202,6 +220,8 @@ class Transaction:
         self.over = True
         for locks, key in self.held:
             del locks[key]
+        for sharers in self.shared:
+            del sharers[self]
         for call in self.on_end:
             call()
 

@@ -11,7 +11,8 @@ from tidegate.domain.planning import Plan, Stretch
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Waiting
-from tidegate.domain.waiting import why_merged
+from tidegate.domain.waiting import policy_under, why_joined
+from tidegate.sim.memory.deadlines import watch_deadline
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import ClockRow, RunRow, StretchRow
 from tidegate.sim.memory.waiting import WaitingTransaction
@@ -66,20 +67,22 @@ class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
                         key, newest.rev, program, Cause.FIRE, "", fire.fire_time, fire.previous_fire,
                         spec.priority, now,
                     )  # fmt: skip
-                    runs = spec.waiting.runs
+                    policy = policy_under(newest)
+                    runs = policy.runs
                     older = await self.survivor(schedule_id) if runs is Waiting.MERGE else None
                     if older is not None:
-                        merge(run, older, now)
+                        merge(run, older, why_joined(newest, older.key), now)
                         self.put(data.run, key, run)
                         self.tell(now, "run.merged", key)
                         continue
                     if spec.waiting.timeout is not None:
                         run.expires_at = now + spec.waiting.timeout
+                    watch_deadline(run, spec, fire.fire_time)
                     self.put(data.run, key, run)
                     self.tell(now, "run.waiting", key)
                     self.topics["admit"] = None
                     if runs is Waiting.LATEST or len(data.live_of.get(schedule_id, ())) >= spec.waiting.max:
-                        await self.make_room(run, spec, now)
+                        await self.make_room(run, policy, now)
             for stretch in plan.missed:
                 place = (schedule_id, stretch.from_fire)
                 if not self.try_lock(data.stretch, place):
@@ -97,11 +100,11 @@ class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
         await self.wake_others(now)
 
 
-def merge(run: RunRow, survivor: RunRow, now: Instant) -> None:
+def merge(run: RunRow, survivor: RunRow, why: str, now: Instant) -> None:
     """This fire has a row of its own that names the older waiting run, and never lives."""
     run.state = State.MERGED
     run.merged_into = str(survivor.key)
-    run.reason = why_merged(survivor.key)
+    run.reason = why
     run.finished_at = now
     run.wake_at = None
 

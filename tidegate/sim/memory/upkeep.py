@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidegate.domain.errors import Fenced
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import DAY, Duration, Instant, to_datetime
-from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never
 from tidegate.ports.engine import Drift
 from tidegate.sim.memory.data import Data
@@ -41,7 +40,7 @@ class Upkeep:
             row = data.counter.rows.get(name)
             found, right = row.held if row else 0, counted.get(name, 0)
             if found != right and name not in data.counter.locks:
-                data.counter.rows[name] = CounterRow(name, right)
+                data.counter.rows[name] = (row or CounterRow(name))._replace(held=right)
                 yield Drift(what="counter", name=name, found=str(found), mended=str(right))
 
     def _pools(self) -> Iterator[Drift]:
@@ -65,9 +64,7 @@ class Upkeep:
         for number, clock in sorted(data.clock.rows.items()):
             schedule = data.schedule.rows[number]
             newest = schedule.newest.revision
-            rests = schedule.deleted_at is not None or (
-                newest.mode is Mode.DROP and clock.cursor_rev == newest.rev
-            )  # fmt: skip
+            rests = schedule.deleted_at is not None or (not newest.mode.works and clock.cursor_rev == newest.rev)
             if number in data.clock.locks:
                 continue
             if rests and clock.next_due is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import MERGING, Cause, State
-from tidegate.domain.schedules import ScheduleSpec
+from tidegate.domain.schedules import WaitingPolicy
 from tidegate.domain.waiting import crowded_out
-from tidegate.sim.memory.engine import POOL, RunTransaction
+from tidegate.sim.memory.engine import RunTransaction
+from tidegate.sim.memory.queues import POOL, is_counter
 from tidegate.sim.memory.rows import ClockRow, RunRow
 
 
@@ -53,10 +54,10 @@ class WaitingTransaction(RunTransaction):
         self.topics["admit"] = None
         return run
 
-    async def make_room(self, new: RunRow, spec: ScheduleSpec, now: Instant) -> None:
+    async def make_room(self, new: RunRow, policy: WaitingPolicy, now: Instant) -> None:
         """A run was added: those end that have to make room."""
         waiting = [(run.key, run.cause) for run in self.waiting_of(new.key.schedule_id)]
-        for key, outcome, reason in crowded_out(spec.waiting, waiting):
+        for key, outcome, reason in crowded_out(policy, waiting):
             await self.lock(self.data.run, key)
             there = self.get(self.data.run, key)
             if there is not None and there.state is State.WAITING and there.attempts == 0:
@@ -65,6 +66,6 @@ class WaitingTransaction(RunTransaction):
     async def wake_others(self, now: Instant) -> None:
         """What runs that ended had waited for may now be another's turn."""
         if self.released:
-            await self.lock_all("counter", [key for key in self.released if not key.startswith(POOL)])
+            await self.lock_all("counter", [key for key in self.released if is_counter(key)])
             await self.lock_all("pool", [key.removeprefix(POOL) for key in self.released if key.startswith(POOL)])
             self.wake_released(now)

@@ -55,6 +55,9 @@ class WorkerTransaction(EngineTransaction):
         run = self.edit(data.run, ready.key)
         run.attempts += 1
         run.state = State.STARTING
+        if run.attempts == 1:
+            run.first_at = now
+            self.first_attempt(run, now)
         data.fencing_token += 1
         key = AttemptKey(run.key, run.attempts)
         fence = self.fence
@@ -165,7 +168,7 @@ class WorkerTransaction(EngineTransaction):
         self.give_back(run, counters=False)
         run.state = State.WAITING
         run.wake_at, run.wake_key = then.at, None
-        run.expires_at = None
+        run.expires_at = run.window_end = None
         run.stop = run.stop_at = None
         run.stop_by = ""
         self.topics["admit"] = None
@@ -194,7 +197,7 @@ class WorkerTransaction(EngineTransaction):
 
 
 def ready_runs(data: Data, kinds: Collection[str]) -> list[RunRow]:
-    """Committed ready runs of these kinds, highest priority first."""
+    """Committed ready runs of these kinds, first in rank first."""
     queues = [data.ready[kind].keys for kind in kinds if kind in data.ready and data.ready[kind].keys]
     order = queues[0] if len(queues) == 1 else sorted(item for queue in queues for item in queue)
     return [data.run.rows[key] for _, key in order]
@@ -232,6 +235,7 @@ def launch_of(data: Data, run: RunRow, attempt: AttemptRow) -> Launch:
         grace=timeout.grace,
         evidence=run.evidence,
         inputs=run.inputs or {},
+        stop_by=run.window_end,
     )
 
 

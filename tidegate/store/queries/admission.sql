@@ -1,10 +1,10 @@
--- claim_waiting: waiting runs to be judged, in order, claimed, with the newest revisions of schedule and program
+-- claim_waiting: waiting runs to be judged, first those woken first, claimed, with the newest revisions
 WITH claimed AS MATERIALIZED (
     SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts, array_to_string(held, E'\x1f') AS held,
-           given, wake_at, wake_key, pool, cause, closed, fire_time, previous_fire, caused_by, arguments
+           given, wake_at, wake_key, pool, cause, closed, fire_time, previous_fire, caused_by, arguments, rank
     FROM run_live
     WHERE wake_at > %(floor)s AND wake_at <= %(now)s
-    ORDER BY wake_at, slot, schedule_id, ord
+    ORDER BY wake_at, rank, slot, schedule_id, ord
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
@@ -13,33 +13,77 @@ SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL,
 FROM claimed w
 JOIN clock c ON c.schedule_id = w.schedule_id
 JOIN program p ON p.id = c.program_id
-JOIN schedule s ON s.id = w.schedule_id
-ORDER BY w.wake_at, w.slot, w.schedule_id, w.ord;
+JOIN schedule s ON s.id = w.schedule_id;
 
--- next_wake: the earliest instant above the floor at which a waiting run is to be judged
-SELECT wake_at FROM run_live WHERE wake_at > %(floor)s ORDER BY wake_at, slot, schedule_id, ord LIMIT 1;
+-- due_queues: queues whose instant has come, earliest first
+SELECT key, turn FROM queue_wake WHERE at <= %(now)s ORDER BY at, key LIMIT %(limit)s;
+
+-- claim_heads: of each queue the first that nobody has woken, so many at most, claimed as by claim_waiting
+WITH claimed AS MATERIALIZED (
+    SELECT w.*
+    FROM unnest(%(keys)s, %(counts)s) AS d(key, n)
+    CROSS JOIN LATERAL (
+        SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts,
+               array_to_string(held, E'\x1f') AS held, given, wake_at, wake_key, pool, cause, closed, fire_time,
+               previous_fire, caused_by, arguments, rank
+        FROM run_live
+        WHERE wake_key = d.key AND wake_limit = 0 AND (wake_at IS NULL OR wake_at > %(now)s)
+        ORDER BY rank, slot, schedule_id, ord
+        LIMIT d.n
+        FOR UPDATE SKIP LOCKED
+    ) w
+)
+SELECT w.*, c.rev, c.program_id, p.rev, s.deleted_at IS NOT NULL,
+       c.collects AND NOT w.closed OR c.after_finish
+FROM claimed w
+JOIN clock c ON c.schedule_id = w.schedule_id
+JOIN program p ON p.id = c.program_id
+JOIN schedule s ON s.id = w.schedule_id;
+
+-- next_wake: the earliest instant above the floor at which a waiting run, and at which a queue, is to be looked at
+SELECT (SELECT wake_at FROM run_live WHERE wake_at > %(floor)s ORDER BY wake_at, rank, slot, schedule_id, ord LIMIT 1),
+       (SELECT at FROM queue_wake WHERE at IS NOT NULL ORDER BY at, key LIMIT 1);
+
+-- put_instants: when queues are to be looked at. Who knows a queue's last turn says what holds from now on (NULL:
+-- nothing); else the earlier one holds
+INSERT INTO queue_wake AS q (key, at, turn)
+SELECT d.key, d.at, coalesce(d.turn, nextval('queue_turn'))
+FROM unnest(%(keys)s, %(ats)s, %(turns)s) AS d(key, at, turn) ORDER BY d.key
+ON CONFLICT (key) DO UPDATE
+SET at = CASE WHEN q.turn = excluded.turn THEN excluded.at ELSE least(q.at, excluded.at) END,
+    turn = nextval('queue_turn');
+
+-- queues_between: queues in which somebody waits, by name
+WITH RECURSIVE k(key) AS (
+    (SELECT wake_key FROM run_live WHERE wake_key >= %(low)s AND wake_key < %(high)s ORDER BY wake_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT w.wake_key FROM run_live w WHERE w.wake_key > k.key AND w.wake_key < %(high)s
+            ORDER BY w.wake_key LIMIT 1)
+    FROM k WHERE k.key IS NOT NULL
+)
+SELECT key FROM k WHERE key IS NOT NULL;
 
 -- lock_counters: make and lock counters in ascending order (a conflict locks the row even where nothing is updated)
 INSERT INTO limit_counter (key) SELECT key FROM unnest(%(keys)s) AS key ORDER BY key
 ON CONFLICT (key) DO UPDATE SET held = excluded.held WHERE false;
 
--- counters: what is held
-SELECT key, held FROM limit_counter WHERE key = ANY(%(keys)s);
+-- counters: what is held, and how long starts are kept
+SELECT key, held, keeps FROM limit_counter WHERE key = ANY(%(keys)s);
 
--- lock_pools: pools with their free slots, locked in ascending order
-SELECT name, slots - used FROM pool WHERE name = ANY(%(names)s) ORDER BY name FOR NO KEY UPDATE;
+-- lock_pools: pools with their free slots and all of them, locked in ascending order
+SELECT name, slots - used, slots FROM pool WHERE name = ANY(%(names)s) ORDER BY name FOR NO KEY UPDATE;
 
 -- admit: runs become ready, pinned, with what they took
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(revs)s, %(programs)s, %(program_revs)s, %(kinds)s,
-                         %(pools)s, %(takes)s, %(arguments)s)
-                  AS d(slot, schedule_id, ord, rev, program_id, program_rev, kind, pool, take, arguments)
+                         %(pools)s, %(takes)s, %(arguments)s, %(window_ends)s)
+                  AS d(slot, schedule_id, ord, rev, program_id, program_rev, kind, pool, take, arguments, window_ends)
 ), admitted AS (
     UPDATE run_live l
     SET state = 'ready', ready = true, rev = coalesce(d.rev, l.rev), program_id = d.program_id, program_rev = d.program_rev,
         kind = d.kind, pool = d.pool, wake_at = NULL, wake_key = NULL, expires_at = NULL, waiting_for = NULL,
         held = l.held || string_to_array(d.take, E'\x1f'), slot_held = true, ready_at = %(now)s,
-        arguments = d.arguments::jsonb
+        arguments = d.arguments::jsonb, window_ends = d.window_ends
     FROM d
     WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state = 'waiting'
     RETURNING l.slot, l.schedule_id, l.ord
@@ -47,12 +91,12 @@ WITH d AS MATERIALIZED (
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
 SELECT %(day)s, %(now)s, 'run.ready', schedule_id, slot, ord FROM admitted;
 
--- hold: runs go on waiting, for an instant or a key
+-- hold: runs go on waiting, for an instant of their own or in a queue
 UPDATE run_live l
 SET wake_at = least(d.until, CASE WHEN l.expires_at > %(now)s THEN l.expires_at END), wake_key = d.wake_key,
-    waiting_for = d.waiting_for::jsonb
-FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(untils)s, %(keys)s, %(waiting_for)s)
-     AS d(slot, schedule_id, ord, until, wake_key, waiting_for)
+    wake_limit = d.wake_limit, waiting_for = d.waiting_for::jsonb
+FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(untils)s, %(keys)s, %(limits)s, %(waiting_for)s)
+     AS d(slot, schedule_id, ord, until, wake_key, wake_limit, waiting_for)
 WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state = 'waiting';
 
 -- take: add to counters
@@ -74,32 +118,28 @@ WITH d AS MATERIALIZED (
 )
 UPDATE pool p SET used = greatest(p.used + d.n, 0) FROM d WHERE p.name = d.name;
 
--- wake_counters: per counter with something left, the first runs that wait for it, as many as the first one's limit lets
-WITH found AS MATERIALIZED (
+-- wake_counters: per counter, under each limit that leaves room the first runs that wait, as many as it lets
+WITH RECURSIVE bounds AS (
+    SELECT k.key, coalesce(h.held, 0) AS held,
+           (SELECT w.wake_limit FROM run_live w WHERE w.wake_key = k.key AND w.wake_limit > coalesce(h.held, 0)
+            ORDER BY w.wake_limit LIMIT 1) AS bound
+    FROM unnest(%(keys)s) AS k(key) LEFT JOIN limit_counter h ON h.key = k.key
+    UNION ALL
+    SELECT b.key, b.held,
+           (SELECT w.wake_limit FROM run_live w WHERE w.wake_key = b.key AND w.wake_limit > b.bound
+            ORDER BY w.wake_limit LIMIT 1)
+    FROM bounds b WHERE b.bound IS NOT NULL
+), found AS MATERIALIZED (
     SELECT w.slot, w.schedule_id, w.ord
-    FROM unnest(%(keys)s) AS k(key)
-    LEFT JOIN limit_counter h ON h.key = k.key
+    FROM bounds b
     CROSS JOIN LATERAL (
-        SELECT coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
-               - coalesce(h.held, 0) AS n
-        FROM run_live w JOIN clock c ON c.schedule_id = w.schedule_id
-        WHERE w.wake_key = k.key
-          AND coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
-              > coalesce(h.held, 0)
-        ORDER BY w.priority DESC, w.slot, w.schedule_id, w.ord
-        LIMIT 1
-    ) first
-    CROSS JOIN LATERAL (
-        SELECT w.slot, w.schedule_id, w.ord, w.wake_at
-        FROM run_live w JOIN clock c ON c.schedule_id = w.schedule_id
-        WHERE w.wake_key = k.key
-          AND coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
-              > coalesce(h.held, 0)
-        ORDER BY w.priority DESC, w.slot, w.schedule_id, w.ord
-        LIMIT first.n
-        FOR UPDATE OF w SKIP LOCKED
+        SELECT slot, schedule_id, ord, wake_at FROM run_live
+        WHERE wake_key = b.key AND wake_limit = b.bound
+        ORDER BY rank, slot, schedule_id, ord
+        LIMIT b.bound - b.held
+        FOR UPDATE SKIP LOCKED
     ) w
-    WHERE w.wake_at IS NULL OR w.wake_at > %(now)s
+    WHERE b.bound IS NOT NULL AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
 )
 UPDATE run_live l SET wake_at = %(now)s FROM found f
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord
@@ -111,20 +151,18 @@ FROM unnest(%(keys)s) AS k(key)
 LEFT JOIN limit_counter h ON h.key = k.key
 LEFT JOIN pool p ON 'pool:' || p.name = k.key
 WHERE NOT EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_at <= %(now)s)
-  AND EXISTS (
-    SELECT FROM run_live l JOIN clock c ON c.schedule_id = l.schedule_id
-    WHERE l.wake_key = k.key
-      AND CASE WHEN p.name IS NOT NULL THEN p.used < p.slots
-               ELSE coalesce(h.held, 0)
-                    < coalesce(CASE left(k.key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
-          END
-  );
+  AND CASE WHEN p.name IS NOT NULL
+           THEN p.used < p.slots AND EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key)
+           ELSE EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_limit > coalesce(h.held, 0))
+      END;
 
--- wake_overlooked: the first who waits for a key, however long somebody has it locked
+-- wake_overlooked: the first who waits for a key and may go, however long somebody has it locked
 UPDATE run_live l SET wake_at = %(now)s
 FROM (
-    SELECT slot, schedule_id, ord FROM run_live WHERE wake_key = %(key)s
-    ORDER BY priority DESC, slot, schedule_id, ord LIMIT 1 FOR UPDATE
+    SELECT slot, schedule_id, ord FROM run_live
+    WHERE wake_key = %(key)s
+      AND (wake_limit = 0 OR wake_limit > coalesce((SELECT held FROM limit_counter WHERE key = %(key)s), 0))
+    ORDER BY rank, slot, schedule_id, ord LIMIT 1 FOR UPDATE
 ) f
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord AND l.state = 'waiting'
   AND (l.wake_at IS NULL OR l.wake_at > %(now)s);
@@ -136,8 +174,8 @@ WITH found AS MATERIALIZED (
     JOIN pool p ON p.name = k.name AND p.used < p.slots
     CROSS JOIN LATERAL (
         SELECT slot, schedule_id, ord, wake_at FROM run_live w
-        WHERE w.wake_key = 'pool:' || p.name
-        ORDER BY priority DESC, slot, schedule_id, ord
+        WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0
+        ORDER BY rank, slot, schedule_id, ord
         LIMIT p.slots - p.used
         FOR UPDATE SKIP LOCKED
     ) w

@@ -3,7 +3,7 @@ WITH picked AS MATERIALIZED (
     SELECT schedule_id, slot, ord FROM run_live
     WHERE ready AND kind = ANY(%(kinds)s)
       AND pool <> ALL (ARRAY(SELECT name FROM pool WHERE rate_max IS NOT NULL))
-    ORDER BY priority DESC, slot, schedule_id, ord
+    ORDER BY rank, slot, schedule_id, ord
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ), started AS (
@@ -14,10 +14,13 @@ WITH picked AS MATERIALIZED (
 ), opened AS (
     INSERT INTO attempt_open (slot, schedule_id, ord, number, instance_id, epoch, host, fence, backend, created_at)
     SELECT slot, schedule_id, ord, attempts, %(instance)s, %(epoch)s, %(host)s, fence, kind, %(now)s FROM started
+), counted AS (  -- a first attempt is what `rate` and `min_interval` call a start
+    UPDATE start_log g SET at = %(now)s FROM started s
+    WHERE s.attempts = 1 AND g.schedule_id = s.schedule_id AND g.slot = s.slot AND g.ord = s.ord AND g.at IS NULL
 )
 SELECT slot, schedule_id, ord, attempts, fence, rev, program_id, program_rev, arguments, cause, caused_by, fire_time,
-       previous_fire
-FROM started ORDER BY priority DESC, slot, schedule_id, ord;
+       previous_fire, window_ends
+FROM started ORDER BY rank, slot, schedule_id, ord;
 
 -- rated_waiting: pools with a launch rate for which ready runs of these kinds exist
 SELECT p.name, p.rate_max, p.rate_per, p.rate_burst, p.tokens, p.refilled_at
@@ -41,7 +44,7 @@ WITH picked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT schedule_id, slot, ord FROM run_live
         WHERE ready AND pool = d.name AND kind = ANY(%(kinds)s)
-        ORDER BY priority DESC, slot, schedule_id, ord
+        ORDER BY rank, slot, schedule_id, ord
         LIMIT d.n
         FOR UPDATE SKIP LOCKED
     ) w
@@ -53,10 +56,13 @@ WITH picked AS MATERIALIZED (
 ), opened AS (
     INSERT INTO attempt_open (slot, schedule_id, ord, number, instance_id, epoch, host, fence, backend, created_at)
     SELECT slot, schedule_id, ord, attempts, %(instance)s, %(epoch)s, %(host)s, fence, kind, %(now)s FROM started
+), counted AS (  -- a first attempt is what `rate` and `min_interval` call a start
+    UPDATE start_log g SET at = %(now)s FROM started s
+    WHERE s.attempts = 1 AND g.schedule_id = s.schedule_id AND g.slot = s.slot AND g.ord = s.ord AND g.at IS NULL
 )
 SELECT slot, schedule_id, ord, attempts, fence, rev, program_id, program_rev, arguments, cause, caused_by, fire_time,
-       previous_fire, pool
-FROM started ORDER BY priority DESC, slot, schedule_id, ord;
+       previous_fire, window_ends, pool
+FROM started ORDER BY rank, slot, schedule_id, ord;
 
 -- started: the backend has them
 WITH locked AS MATERIALIZED (
@@ -154,7 +160,7 @@ FROM retried;
 
 -- open: those of the named attempts that are open
 SELECT l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, l.program_rev, l.arguments, l.cause,
-       l.caused_by, l.fire_time, l.previous_fire, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
+       l.caused_by, l.fire_time, l.previous_fire, l.window_ends, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
        a.started_at, a.instance_id
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s) AS d(slot, schedule_id, ord, number)
 JOIN attempt_open a ON a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
@@ -162,7 +168,7 @@ JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord =
 
 -- stop_requests: an instance's open attempts that somebody asked to stop
 SELECT l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, l.program_rev, l.arguments, l.cause,
-       l.caused_by, l.fire_time, l.previous_fire, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
+       l.caused_by, l.fire_time, l.previous_fire, l.window_ends, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
        a.started_at, a.instance_id
 FROM attempt_open a
 JOIN run_live l ON l.schedule_id = a.schedule_id AND l.slot = a.slot AND l.ord = a.ord
@@ -184,7 +190,7 @@ FROM run_live l, unnest(%(slots)s, %(schedules)s, %(ords)s) AS d(slot, schedule_
 WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord
   AND l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
 RETURNING l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, l.program_rev, l.arguments, l.cause,
-          l.caused_by, l.fire_time, l.previous_fire, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
+          l.caused_by, l.fire_time, l.previous_fire, l.window_ends, l.state, l.failures, l.lost, l.stop, l.stop_at, a.created_at,
           a.started_at, a.instance_id;
 
 -- add_stats: what attempts and runs that ended add to their schedules' statistics

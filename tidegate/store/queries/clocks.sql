@@ -23,8 +23,9 @@ WHERE c.schedule_id = d.schedule_id;
 -- record_fires: runs for fires, with live rows and events; those on record already are left alone
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(slots)s, %(schedules)s, %(revs)s, %(programs)s, %(previous)s, %(priorities)s, %(expires)s,
-                         %(kinds)s, %(pools)s)
-                  AS d(slot, schedule_id, rev, program_id, previous_fire, priority, expires_at, kind, pool)
+                         %(kinds)s, %(pools)s, %(deadlines)s, %(deadline_bases)s)
+                  AS d(slot, schedule_id, rev, program_id, previous_fire, priority, expires_at, kind, pool,
+                       deadline_at, deadline_base)
 ), made AS (
     INSERT INTO run (slot, schedule_id, ord, rev, program_id, fire_time, previous_fire, cause, priority, created_at)
     SELECT slot, schedule_id, 0, rev, program_id, slot, previous_fire, 'fire', priority, %(now)s FROM d
@@ -32,9 +33,9 @@ WITH d AS MATERIALIZED (
     RETURNING slot, schedule_id
 ), alive AS (
     INSERT INTO run_live (slot, schedule_id, ord, state, rev, program_id, kind, pool, fire_time, previous_fire, cause,
-                          priority, created_at, wake_at, expires_at)
+                          priority, created_at, wake_at, expires_at, deadline_at, deadline_base)
     SELECT d.slot, d.schedule_id, 0, 'waiting', d.rev, d.program_id, d.kind, d.pool, d.slot, d.previous_fire, 'fire',
-           d.priority, %(now)s, %(now)s, d.expires_at
+           d.priority, %(now)s, %(now)s, d.expires_at, d.deadline_at, d.deadline_base
     FROM made JOIN d ON d.slot = made.slot AND d.schedule_id = made.schedule_id
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
@@ -65,7 +66,7 @@ WHERE c.schedule_id = d.schedule_id AND c.after_finish AND c.next_due IS NULL
 RETURNING c.schedule_id;
 
 -- revisions: what these schedules said in these revisions, and what they are called
-SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec, s.namespace, s.name
+SELECT r.schedule_id, r.rev, r.valid_from, r.mode, r.spec, r.held_expires, s.namespace, s.name
 FROM unnest(%(schedules)s, %(revs)s) AS d(schedule_id, rev)
 JOIN revision r ON r.schedule_id = d.schedule_id AND r.rev = d.rev
 JOIN schedule s ON s.id = d.schedule_id;

@@ -178,23 +178,24 @@ WHERE c.schedule_id = d.schedule_id RETURNING c.schedule_id, c.gen;
 -- add_runs: runs made by evidence
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(schedules)s, %(ords)s, %(revs)s, %(programs)s, %(fire_times)s, %(priorities)s, %(expires)s,
-                         %(kinds)s, %(pools)s, %(evidences)s)
-                  AS d(schedule_id, ord, rev, program_id, fire_time, priority, expires_at, kind, pool, evidence)
+                         %(kinds)s, %(pools)s, %(evidences)s, %(deadlines)s, %(deadline_bases)s)
+                  AS d(schedule_id, ord, rev, program_id, fire_time, priority, expires_at, kind, pool, evidence,
+                       deadline_at, deadline_base)
 ), made AS (
     INSERT INTO run (slot, schedule_id, ord, rev, program_id, fire_time, cause, priority, created_at, evidence)
     SELECT %(now)s, schedule_id, ord, rev, program_id, fire_time, 'evidence', priority, %(now)s, evidence::jsonb FROM d
 ), alive AS (
     INSERT INTO run_live (slot, schedule_id, ord, state, rev, program_id, kind, pool, fire_time, cause, priority,
-                          created_at, wake_at, expires_at)
+                          created_at, wake_at, expires_at, deadline_at, deadline_base)
     SELECT %(now)s, schedule_id, ord, 'waiting', rev, program_id, kind, pool, fire_time, 'evidence', priority, %(now)s,
-           %(now)s, expires_at
+           %(now)s, expires_at, deadline_at, deadline_base
     FROM d
 )
 INSERT INTO event (day, at, type, schedule_id, slot, ord)
 SELECT %(day)s, %(now)s, 'run.waiting', schedule_id, %(now)s, ord FROM d;
 
--- waiting: runs of these schedules that wait and never had an attempt, oldest first, locked
-SELECT l.slot, l.schedule_id, l.ord, l.cause
+-- waiting: runs of these schedules that wait and never had an attempt, locked
+SELECT l.slot, l.schedule_id, l.ord, l.cause, l.created_at
 FROM run_live l
 WHERE l.schedule_id = ANY(%(schedules)s) AND l.state = 'waiting' AND l.attempts = 0
 ORDER BY l.schedule_id, l.slot, l.ord

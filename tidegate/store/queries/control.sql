@@ -112,7 +112,7 @@ SELECT schedule_id FROM clock WHERE schedule_id = ANY(%(ids)s) ORDER BY schedule
 -- schedule_records: living schedules by id, newest revision
 SELECT s.id, s.namespace, s.name, s.application, s.labels, s.owner, s.description, s.created_at,
        r.rev, r.valid_from, r.mode, r.reason, r.document, r.spec,
-       p.id, p.rev, p.namespace, p.name, pr.spec, c.cursor, c.cursor_rev, c.next_due, c.last_fire
+       p.id, p.rev, p.namespace, p.name, pr.spec, c.cursor, c.cursor_rev, c.next_due, c.last_fire, r.held_expires
 FROM schedule s
 JOIN clock c ON c.schedule_id = s.id
 JOIN revision r ON r.schedule_id = s.id AND r.rev = c.rev
@@ -130,11 +130,11 @@ ORDER BY id DESC LIMIT %(limit)s;
 SELECT id FROM schedule WHERE namespace = %(namespace)s AND name = %(name)s AND deleted_at IS NULL;
 
 -- revisions_from: a schedule's revisions from one on, ascending
-SELECT schedule_id, rev, valid_from, mode, spec FROM revision
+SELECT schedule_id, rev, valid_from, mode, spec, held_expires FROM revision
 WHERE schedule_id = %(schedule)s AND rev >= %(rev)s ORDER BY rev;
 
 -- history: every revision of a schedule, newest first
-SELECT schedule_id, rev, valid_from, mode, spec, document, author, reason FROM revision
+SELECT schedule_id, rev, valid_from, mode, spec, held_expires, document, author, reason FROM revision
 WHERE schedule_id = %(schedule)s ORDER BY rev DESC;
 
 -- add_schedule: a schedule under a name that nobody living has
@@ -145,26 +145,24 @@ RETURNING id;
 
 -- add_clock: a new schedule's clock, and its empty statistics
 WITH stats AS (INSERT INTO schedule_stats (schedule_id) VALUES (%(schedule)s))
-INSERT INTO clock (schedule_id, program_id, rev, cursor_rev, mode, cursor, next_due, after_finish, limit_schedule,
-                   limit_program)
-VALUES (%(schedule)s, %(program)s, 1, %(cursor_rev)s, %(mode)s, %(cursor)s, %(next_due)s, %(after_finish)s::boolean,
-        %(limit_schedule)s, %(limit_program)s);
+INSERT INTO clock (schedule_id, program_id, rev, cursor_rev, mode, cursor, next_due, after_finish)
+VALUES (%(schedule)s, %(program)s, 1, %(cursor_rev)s, %(mode)s, %(cursor)s, %(next_due)s, %(after_finish)s::boolean);
 
 -- add_revision: what a schedule says, and whether it works, from an instant on
-INSERT INTO revision (schedule_id, rev, valid_from, mode, reason, document, spec, tzdata, author)
+INSERT INTO revision (schedule_id, rev, valid_from, mode, reason, document, spec, tzdata, author, held_expires)
 VALUES (%(schedule)s, %(rev)s, %(valid_from)s, %(mode)s, %(reason)s, %(document)s::jsonb, %(spec)s, %(tzdata)s,
-        %(author)s);
+        %(author)s, %(held_expires)s::boolean);
 
--- set_clock: where a schedule's clock stands after a new revision; its number
+-- set_clock: where a schedule's clock stands after a new revision; its number, and how the last one had it rest
 WITH named AS (
     UPDATE schedule SET program_id = %(program)s WHERE id = %(schedule)s AND program_id <> %(program)s
 )
-UPDATE clock
-SET rev = rev + 1, program_id = %(program)s, mode = %(mode)s, cursor = %(cursor)s, cursor_rev = %(cursor_rev)s,
-    next_due = %(next_due)s, after_finish = %(after_finish)s::boolean, limit_schedule = %(limit_schedule)s,
-    limit_program = %(limit_program)s
-WHERE schedule_id = %(schedule)s
-RETURNING rev;
+UPDATE clock c
+SET rev = c.rev + 1, program_id = %(program)s, mode = %(mode)s, cursor = %(cursor)s, cursor_rev = %(cursor_rev)s,
+    next_due = %(next_due)s, after_finish = %(after_finish)s::boolean
+FROM revision r
+WHERE c.schedule_id = %(schedule)s AND r.schedule_id = c.schedule_id AND r.rev = c.rev
+RETURNING c.rev, r.mode, r.held_expires, r.valid_from;
 
 -- describe: what is said about a schedule
 UPDATE schedule

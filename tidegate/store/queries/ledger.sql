@@ -71,6 +71,18 @@ WHERE (l.slot, l.schedule_id, l.ord) < (%(slot)s, %(schedule)s, %(ord)s) AND l.s
   AND (%(name)s::text IS NULL OR s.name = %(name)s::text)
 ORDER BY l.slot DESC, l.schedule_id DESC, l.ord DESC LIMIT %(limit)s;
 
+-- page_live_of: the same of schedules
+SELECT r.slot, r.schedule_id, r.ord
+FROM unnest(%(ids)s) AS d(id)
+CROSS JOIN LATERAL (
+    SELECT l.slot, l.schedule_id, l.ord
+    FROM run_live l
+    WHERE l.schedule_id = d.id AND (l.slot, l.schedule_id, l.ord) < (%(slot)s, %(schedule)s, %(ord)s)
+      AND l.slot >= %(since)s AND l.state = ANY(%(states)s)
+    ORDER BY l.slot DESC, l.ord DESC LIMIT %(limit)s
+) r
+ORDER BY r.slot DESC, r.schedule_id DESC, r.ord DESC LIMIT %(limit)s;
+
 -- page_stretches: stretches, newest first
 SELECT f.to_fire, f.schedule_id, f.from_fire
 FROM fire_range f JOIN schedule s ON s.id = f.schedule_id
@@ -87,11 +99,16 @@ SELECT id FROM schedule WHERE name = %(name)s AND (%(namespace)s::text IS NULL O
 SELECT s.namespace, l.state, count(*) FROM run_live l JOIN schedule s ON s.id = l.schedule_id GROUP BY 1, 2;
 
 -- queue: waiting runs in the order in which they will be looked at
-SELECT l.priority, l.slot, l.schedule_id, l.ord
+SELECT l.rank, l.slot, l.schedule_id, l.ord
 FROM run_live l JOIN schedule s ON s.id = l.schedule_id
-WHERE l.state = 'waiting' AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s::text)
-  AND (-l.priority, l.slot, l.schedule_id, l.ord) > (%(rank)s, %(slot)s, %(schedule)s, %(ord)s)
-ORDER BY l.priority DESC, l.slot, l.schedule_id, l.ord LIMIT %(limit)s;
+WHERE (l.wake_at IS NOT NULL OR l.wake_key IS NOT NULL)
+  AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s::text)
+  AND (l.rank, l.slot, l.schedule_id, l.ord) > (%(rank)s, %(slot)s, %(schedule)s, %(ord)s)
+ORDER BY l.rank, l.slot, l.schedule_id, l.ord LIMIT %(limit)s;
+
+-- ahead: how many wait in a queue before a run
+SELECT count(*) FROM run_live
+WHERE wake_key = %(key)s AND (rank, slot, schedule_id, ord) < (%(rank)s, %(slot)s, %(schedule)s, %(ord)s);
 
 -- holders: live runs that hold a counter
 SELECT slot, schedule_id, ord FROM run_live WHERE %(counter)s = ANY(held) ORDER BY slot, schedule_id, ord LIMIT %(limit)s;
@@ -103,7 +120,7 @@ WHERE s.id > %(after)s AND (%(namespace)s::text IS NULL OR s.namespace = %(names
 ORDER BY s.id LIMIT %(limit)s;
 
 -- book_revisions: every revision of these schedules, ascending
-SELECT schedule_id, rev, valid_from, mode, spec FROM revision WHERE schedule_id = ANY(%(ids)s) ORDER BY schedule_id, rev;
+SELECT schedule_id, rev, valid_from, mode, spec, held_expires FROM revision WHERE schedule_id = ANY(%(ids)s) ORDER BY schedule_id, rev;
 
 -- book_fires: clock fires of these schedules in a span
 SELECT r.schedule_id, r.slot, r.slot, 1::bigint, coalesce(r.outcome, l.state, 'waiting')

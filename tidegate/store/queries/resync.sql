@@ -40,7 +40,7 @@ JOIN schedule s ON s.id = c.schedule_id
 JOIN LATERAL (SELECT rev, mode FROM revision r WHERE r.schedule_id = c.schedule_id ORDER BY rev DESC LIMIT 1) r ON true
 WHERE c.schedule_id > %(after)s AND c.schedule_id <= %(upto)s AND (
    c.rev <> r.rev OR c.mode <> r.mode
-   OR (c.next_due IS NOT NULL AND (s.deleted_at IS NOT NULL OR (r.mode = 'drop' AND c.cursor_rev = r.rev)))
+   OR (c.next_due IS NOT NULL AND (s.deleted_at IS NOT NULL OR (r.mode IN ('drop', 'keep') AND c.cursor_rev = r.rev)))
    OR (c.next_due IS NULL AND s.deleted_at IS NULL AND c.cursor_rev <> r.rev)
    OR (c.next_due IS NULL AND c.after_finish AND NOT EXISTS (SELECT FROM run_live l WHERE l.schedule_id = c.schedule_id)))
 ORDER BY c.schedule_id LIMIT 1000;
@@ -51,23 +51,36 @@ WHERE schedule_id = %(schedule)s AND rev = %(old_rev)s AND mode = %(old_mode)s
   AND next_due IS NOT DISTINCT FROM %(old_due)s
 RETURNING schedule_id;
 
--- forgotten: waiting runs that nothing will wake: no instant, and no key or a key with room and nobody awake under it
-SELECT l.slot, l.schedule_id, l.ord
-FROM run_live l
-JOIN clock c ON c.schedule_id = l.schedule_id
-LEFT JOIN limit_counter h ON h.key = l.wake_key
-LEFT JOIN pool p ON 'pool:' || p.name = l.wake_key
-WHERE l.state = 'waiting' AND l.wake_at IS NULL
-  AND CASE WHEN l.wake_key IS NULL THEN true
-           WHEN l.wake_key LIKE 'pool:%%' THEN coalesce(p.used < p.slots, true)
-           ELSE coalesce(h.held, 0)
-                < coalesce(CASE left(l.wake_key, 1) WHEN 's' THEN c.limit_schedule ELSE c.limit_program END, 1000000)
-      END
-  AND NOT EXISTS (SELECT FROM run_live o WHERE o.wake_key = l.wake_key AND o.wake_at IS NOT NULL)
+-- forgotten: waiting runs that nothing will wake: no instant, and in no queue; or in one that could move on, with nobody
+-- awake in it and no instant of its own. Who waits for a reading is woken by the next.
+WITH queue AS MATERIALIZED (
+    SELECT wake_key AS key, wake_limit FROM run_live WHERE wake_key IS NOT NULL
+    GROUP BY wake_key, wake_limit HAVING coalesce(min(wake_at), %(now)s + 1) > %(now)s
+), stuck AS MATERIALIZED (
+    SELECT q.key, q.wake_limit
+    FROM queue q
+    LEFT JOIN queue_wake w ON w.key = q.key
+    LEFT JOIN limit_counter h ON q.wake_limit > 0 AND h.key = q.key
+    LEFT JOIN pool p ON 'pool:' || p.name = q.key
+    LEFT JOIN calendar k ON 'calendar:' || k.name = q.key
+    LEFT JOIN clock c ON c.schedule_id = CASE WHEN q.key LIKE 'resume:%%' THEN substr(q.key, 8)::bigint END
+    WHERE w.at IS NULL
+      AND CASE WHEN q.wake_limit > 0 THEN coalesce(h.held, 0) < q.wake_limit
+               WHEN q.key LIKE 'pool:%%' THEN coalesce(p.used < p.slots, true)
+               WHEN q.key LIKE 'load:%%' THEN false
+               WHEN q.key LIKE 'calendar:%%' THEN k.name IS NOT NULL
+               WHEN q.key = 'freeze' THEN NOT EXISTS (SELECT FROM frozen)
+               WHEN q.key LIKE 'resume:%%' THEN c.mode NOT IN ('backlog', 'hold')
+               ELSE true END
+)
+SELECT l.slot, l.schedule_id, l.ord FROM stuck q JOIN run_live l ON l.wake_key = q.key AND l.wake_limit = q.wake_limit
+UNION ALL
+SELECT slot, schedule_id, ord FROM run_live WHERE state = 'waiting' AND wake_at IS NULL AND wake_key IS NULL
 LIMIT 1000;
 
 -- wake_forgotten: judge them again
 UPDATE run_live l SET wake_at = %(now)s
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s) AS d(slot, schedule_id, ord)
-WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state = 'waiting' AND l.wake_at IS NULL
+WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state = 'waiting'
+  AND (l.wake_at IS NULL OR l.wake_at > %(now)s)
 RETURNING l.slot, l.schedule_id, l.ord;

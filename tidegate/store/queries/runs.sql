@@ -33,17 +33,32 @@ WHERE schedule_id = %(schedule)s AND state IN ('waiting', 'ready')
 ORDER BY schedule_id, slot, ord
 FOR UPDATE;
 
--- wake_schedule: judge a schedule's waiting runs again, since what it says has changed
-UPDATE run_live SET wake_at = %(now)s
-WHERE schedule_id = %(schedule)s AND wake_key IS NOT NULL AND (wake_at IS NULL OR wake_at > %(now)s)
-RETURNING slot;
+-- wake_schedule: judge a schedule's held runs again, since what it says has changed; what a suspension held since
+-- `since` may wait for as much longer. Those in its own queue (`resume`) are told by that; between attempts, when
+-- nothing holds it, a run is left alone. Who is judging one of them by the old revision comes first.
+WITH w AS MATERIALIZED (
+    SELECT slot, schedule_id, ord FROM run_live
+    WHERE schedule_id = %(schedule)s AND state = 'waiting'
+      AND (wake_key IS DISTINCT FROM %(resume)s OR %(since)s::bigint IS NOT NULL AND expires_at IS NOT NULL)
+    ORDER BY schedule_id, slot, ord FOR UPDATE
+)
+UPDATE run_live l
+SET wake_at = CASE WHEN l.wake_key = %(resume)s OR l.wake_key IS NULL AND l.waiting_for IS NULL THEN l.wake_at
+                   ELSE least(l.wake_at, %(now)s) END,
+    expires_at = CASE WHEN %(since)s::bigint IS NOT NULL AND l.attempts = 0 AND l.cause <> 'manual'
+                      THEN l.expires_at + greatest(%(now)s - greatest(l.created_at, %(since)s::bigint), 0)
+                      ELSE l.expires_at END
+FROM w
+WHERE l.schedule_id = w.schedule_id AND l.slot = w.slot AND l.ord = w.ord
+RETURNING l.slot;
 
 -- next_ord: the number of a run that is no clock fire, with what the run needs of its schedule
 UPDATE clock c SET gen = gen + 1
 FROM program p, program_revision pr, revision r
 WHERE c.schedule_id = %(schedule)s AND p.id = c.program_id AND pr.program_id = p.id AND pr.rev = p.rev
   AND r.schedule_id = c.schedule_id AND r.rev = c.rev
-RETURNING c.gen, c.rev, c.program_id, p.rev, p.namespace, p.name, pr.spec, r.spec;
+RETURNING c.gen, c.rev, c.program_id, p.rev, p.namespace, p.name, pr.spec, r.schedule_id, r.rev, r.valid_from, r.mode,
+          r.spec, r.held_expires;
 
 -- add: a run that is no clock fire
 WITH made AS (

@@ -7,3 +7,7 @@ DELETE FROM instance i WHERE i.ended_at < %(before)s
 
 -- forget_stretches: stretches of missed fires wholly past retention
 DELETE FROM fire_range WHERE to_fire < %(before)s;
+
+-- forget_starts: starts that nobody reads any more
+DELETE FROM start_log g USING limit_counter c
+WHERE c.keeps IS NOT NULL AND g.key = c.key AND g.at < %(now)s::bigint - c.keeps;

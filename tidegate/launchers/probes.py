@@ -1,0 +1,204 @@
+"""Probes: a number from an HTTP answer, from what a command prints, or from a Spark cluster's own pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from tidegate.domain.errors import Unavailable
+from tidegate.domain.instants import SECOND, Duration, format_duration
+from tidegate.ports.probing import Probe, ProbeSpec, Reading
+
+LONGEST = 1_000_000
+"""Bytes of an answer; more is no answer."""
+
+
+class AllProbes:
+    """`ports.probing.Probes` of some specifications."""
+
+    def __init__(self, specs: Mapping[str, ProbeSpec]) -> None:
+        self._specs = specs
+        self._probes = {name: probe_of(spec) for name, spec in specs.items()}
+
+    @property
+    def every(self) -> Mapping[str, Duration]:
+        return {name: spec.every for name, spec in self._specs.items()}
+
+    async def read(self, names: Collection[str]) -> Mapping[str, Reading]:
+        found = await asyncio.gather(*(self._read(name) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _read(self, name: str) -> Reading:
+        timeout = self._specs[name].timeout
+        try:
+            return Reading(await asyncio.wait_for(self._probes[name].read(), timeout / SECOND))
+        except TimeoutError:
+            return Reading(None, f"it did not answer within {format_duration(timeout)}")
+        except Unavailable as fault:
+            return Reading(None, str(fault))
+        except Exception as fault:  # whatever a probe does wrong, the others are read
+            return Reading(None, f"{type(fault).__name__}: {fault}")
+
+
+def probe_of(spec: ProbeSpec) -> Probe:
+    """The probe that a specification means."""
+    match spec.type:
+        case "http":
+            return HttpProbe(spec)
+        case "command":
+            return CommandProbe(spec)
+        case "spark":
+            return SparkProbe(spec)
+    raise ValueError(f"no such type of probe: {spec.type}")
+
+
+class HttpProbe:
+    """What a GET answers."""
+
+    def __init__(self, spec: ProbeSpec) -> None:
+        self._spec = spec
+
+    async def read(self) -> float:
+        return number_in(await fetch(self._spec.url, self._spec.headers), self._spec.value)
+
+
+class CommandProbe:
+    """What a command prints on standard output. Never given to a shell; it and what it started end with the look."""
+
+    def __init__(self, spec: ProbeSpec) -> None:
+        self._spec = spec
+
+    async def read(self) -> float:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._spec.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as fault:
+            raise Unavailable(f"{self._spec.argv[0]} cannot be started: {fault.strerror or fault}") from None
+        try:
+            printed, complaint = await process.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if process.returncode:
+            said = complaint.decode("utf-8", "replace").strip().splitlines()
+            raise Unavailable(f"{self._spec.argv[0]} ended with {process.returncode}{': ' + said[-1] if said else ''}")
+        return number_in(printed, self._spec.value)
+
+
+class SparkProbe:
+    """Percent of a cluster's cores that are in use: of a standalone master, or of YARN."""
+
+    def __init__(self, spec: ProbeSpec) -> None:
+        self._spec = spec
+        self._url = httpx.URL(spec.master)
+
+    async def read(self) -> float:
+        if self._url.path not in ("", "/"):
+            found = _json(await fetch(str(self._url), self._spec.headers))
+        else:
+            try:
+                found = _json(await fetch(str(self._url.copy_with(path="/json/")), self._spec.headers))
+            except Unavailable:  # no standalone master
+                found = _json(await fetch(str(self._url.copy_with(path="/ws/v1/cluster/metrics")), self._spec.headers))
+        return used_cores(found)
+
+
+def used_cores(found: Any) -> float:
+    """Percent, from what a standalone master (`/json/`) or YARN (`/ws/v1/cluster/metrics`) says of itself. A cluster
+    without a core is full."""
+    metrics = found.get("clusterMetrics") if isinstance(found, dict) else None
+    match metrics or found:
+        case {"cores": int(cores), "coresused": int(used)}:
+            pass
+        case {"totalVirtualCores": int(cores), "allocatedVirtualCores": int(used)}:
+            pass
+        case _:
+            raise Unavailable("it does not say how many cores it has and uses; is it a Spark master or YARN?")
+    return 100.0 * used / cores if cores > 0 else 100.0
+
+
+async def fetch(url: str, headers: Mapping[str, str]) -> bytes:
+    """The body of a good answer. Raises Unavailable."""
+    body = b""
+    try:
+        async with httpx.AsyncClient(timeout=None, headers=_told(headers)) as client:
+            async with client.stream("GET", url) as answer:
+                if not answer.is_success:
+                    raise Unavailable(f"it answered {answer.status_code}")
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > LONGEST:
+                        raise Unavailable(f"it answered more than {LONGEST} bytes")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as fault:
+        raise Unavailable(f"{type(fault).__name__}: {fault}") from None
+    return body
+
+
+def _told(headers: Mapping[str, str]) -> dict[str, str]:
+    """With the values of environment variables filled in."""
+    found = {}
+    for name, value in headers.items():
+        if value.startswith("env:"):
+            variable = value.removeprefix("env:")
+            if variable not in os.environ:
+                raise Unavailable(f"header {name} needs the environment variable {variable}, which is not set")
+            found[name] = os.environ[variable]
+        else:
+            found[name] = value
+    return found
+
+
+# ── the number in an answer ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def number_in(answer: bytes, pointer: str) -> float:
+    """The number that a JSON pointer means, or that the whole answer is. Raises Unavailable."""
+    if not pointer:
+        return _finite(answer.decode("utf-8", "replace").strip())
+    found = _json(answer)
+    for part in pointer.removeprefix("/").split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        match found:
+            case dict() if key in found:
+                found = found[key]
+            case list() if key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            case _:
+                raise Unavailable(f"its answer has no {pointer}")
+    return _finite(found)
+
+
+def _json(answer: bytes) -> Any:
+    try:
+        return json.loads(answer)
+    except (ValueError, RecursionError):
+        raise Unavailable(f"it did not answer JSON but {_short(answer.decode('utf-8', 'replace'))}") from None
+
+
+def _finite(found: Any) -> float:
+    try:
+        number = math.nan if isinstance(found, bool) or not isinstance(found, str | int | float) else float(found)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise Unavailable(f"{_short(found)} is no number")
+    return number
+
+
+def _short(found: Any) -> str:
+    text = repr(found)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,59 @@
+"""Nobody who waits for a slot is passed by a run of a later rank. So nothing starves (GATE-14).
+
+A rank is when a run was made less a minute for each point of its priority: one that came more than (100 - priority)
+minutes after another never goes before it where both wait for the same pool. Who is judged at that very moment is
+allowed for: the run that waits must not have been looked at around it. And where the first in a pool's queue cannot use
+the slot that woke it, since something else holds it up by now, the slot goes to whoever is judged along with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from tidegate.domain.admission import rank
+from tidegate.domain.ids import RunKey
+from tidegate.domain.instants import SECOND, Instant
+from tidegate.sim.history import History, RunFact, Violation, when
+
+LAW = "order_kept"
+CROSSING = 30 * SECOND
+
+
+def check(history: History) -> Iterator[Violation]:
+    runs = {run.key: run for run in history.runs}
+    admitted: dict[str, list[tuple[Instant, int, RunKey]]] = {}  # pool -> admissions
+    waits: list[tuple[str, int, RunKey, Instant, Instant]] = []  # pool, rank, run, since, until
+    last: dict[RunKey, tuple[str, Instant]] = {}
+    given_up: set[tuple[str, Instant]] = set()  # slots that the first of the queue could not use
+    for one in history.decisions:
+        run = runs.get(one.run)
+        if run is None or run.evidence is not None:  # its priority may have grown while it waited
+            continue
+        if one.run in last:
+            pool, since = last.pop(one.run)
+            waits.append((pool, _rank(run), one.run, since, one.now))
+            if one.what != "admit" and one.wake_key != f"pool:{pool}":
+                given_up.add((pool, one.now))
+        if one.what == "admit":
+            admitted.setdefault(run.pool, []).append((one.now, _rank(run), one.run))
+        elif one.wake_key is not None and one.wake_key.startswith("pool:"):
+            last[one.run] = (one.wake_key.removeprefix("pool:"), one.now)
+    for key, (pool, since) in last.items():
+        waits.append((pool, _rank(runs[key]), key, since, runs[key].finished_at or history.end))
+    for moments in admitted.values():
+        moments.sort()
+    for pool, mine, key, since, until in waits:
+        moments = admitted.get(pool, [])
+        for at, other, passed in moments[bisect_left(moments, (since + CROSSING,)) :]:
+            if at >= until - CROSSING:
+                break
+            if other > mine and (pool, at) not in given_up:
+                yield Violation(
+                    LAW, f"run {passed} was admitted to {pool} at {when(at)}, where {key} waited from {when(since)}"
+                )
+                break
+
+
+def _rank(run: RunFact) -> int:
+    return rank(run.priority, run.created_at)
