@@ -35,7 +35,7 @@ from tidegate.domain.instants import HOUR, MINUTE, Instant, parse_instant
 from tidegate.domain.outlook import outlook
 from tidegate.domain.programs import Command, ProgramRef
 from tidegate.domain.runs import State
-from tidegate.domain.schedules import Mode, ScheduleSpec
+from tidegate.domain.schedules import Deadline, Mode, ScheduleSpec
 from tidegate.domain.triggers import Never
 from tidegate.domain.windows import Span
 from tidegate.ports.control import RunRecord
@@ -279,3 +279,19 @@ def test_a_window_opens_when_the_queue_says(desk: Desk) -> None:
     for _ in range(3):
         desk.do(desk.admitter.step(desk.at))
     assert desk.do(runs.get(desk.store, str(run.key))).state is State.READY
+
+
+@pytest.mark.requirement("GATE-18")
+def test_deadlines_are_told_before_a_run_exists_and_while_it_waits(desk: Desk) -> None:
+    put(desk, Delay(duration=24 * HOUR), deadline=Deadline(start=30 * MINUTE, finish=3 * HOUR))
+    before = desk.do(explain.of_schedule(desk.store, "sales", "orders"))
+    assert [one.node for one in before.tree.children][-2:] == ["deadline: start", "deadline: finish"]
+    assert all(one.satisfied and "must" in one.why for one in before.tree.children[-2:])
+    run = waiting(desk)
+    for later, met, said in (("0m", True, "."), ("25m", True, ": at risk."), ("10m", False, ": missed.")):
+        desk.later(later)
+        told = why(desk, run)
+        start, finish = told.tree.children[-2:]
+        assert (start.satisfied, finish.satisfied) == (met, True)
+        assert start.why.endswith(said) and ("missed" in told.summary) is not met
+        assert told.blocker == "delay"

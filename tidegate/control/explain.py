@@ -6,7 +6,7 @@ without locks (`control.held`): what is said holds at this moment and promises n
 
 from __future__ import annotations
 
-from tidegate.control import held, progress, runs, schedules
+from tidegate.control import held, progress, punctuality, runs, schedules
 from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
@@ -50,6 +50,7 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
             _lives("scheduler", scheduler),
             _lives("worker", "worker" in alive or "all" in alive),
             *_frozen(await store.frozen()),
+            *punctuality.of_schedule(record, schedules.next_fire(record), now),
         ),
     )
     if record.mode is not Mode.ENABLED and not live:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from tidegate.control import punctuality
 from tidegate.control.nodes import Explanation, Node
 from tidegate.domain.admission import (
     FROZEN,
@@ -85,7 +86,11 @@ async def explained(store: ControlStore, record: RunRecord, schedule: ScheduleRe
     if expiry := _expiry(record, candidate, now):
         told += f" {expiry}"
     unmet = any(one.satisfied is False for one in nodes)
-    tree = Node(node="run", satisfied=not unmet, value="waiting", threshold=None, why=told, children=(because, *nodes))
+    late = punctuality.of_run(record, schedule, now)
+    told = " ".join([told, *(one.why for one in late if one.satisfied is False)])
+    tree = Node(
+        node="run", satisfied=not unmet, value="waiting", threshold=None, why=told, children=(because, *nodes, *late)
+    )
     summary = f"{because.why} It waits. {told}"
     return Explanation(
         verdict="waiting", summary=summary, blocker=blocker, earliest=earliest, release=release, tree=tree
