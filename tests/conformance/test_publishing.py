@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.collecting import KEY, LANDED, collected, event, landed, listen, match, publish, runs
+from conformance.collecting import KEY, LANDED, collected, counted, event, landed, listen, match, publish, runs
 from conformance.worlds import World
-from tidegate.domain.instants import SECOND
+from tidegate.domain.instants import DAY, SECOND
 from tidegate.domain.triggers import All
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +117,19 @@ async def test_who_has_a_part_of_what_it_waits_for_is_listed(world: World) -> No
     await match(world)
     assert await world.store.partly(None, None, 10) == ([], None)
     assert len(await runs(world, "a")) == 1
+
+
+@pytest.mark.requirement("EVENT-8")
+async def test_retention_drops_whole_days_of_the_log_and_forgets_nothing_that_was_counted(world: World) -> None:
+    await listen(world, "orders", landed(3), now=world.at(-20 * DAY))
+    await publish(world, event(), now=world.at(-10 * DAY))
+    await publish(world, event(), now=world.start)
+    await match(world, world.start)
+    assert await world.store.drop_expired(world.start, {"events": 5 * DAY})
+    page, _ = await world.store.events(type=LANDED, key=KEY, since=None, before=None, limit=10)
+    assert len(page) == 1
+    assert list(await world.store.drop_expired(world.start, {"events": 5 * DAY})) == []
+    await publish(world, event(), now=world.at(1))
+    await match(world, world.at(1))
+    [run] = await runs(world, "orders")
+    assert counted(run) == 3

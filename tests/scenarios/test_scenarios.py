@@ -24,7 +24,7 @@ MARKS = ("GATE-6", "LIFE-1", "LIFE-6", "LIFE-4", "GATE-4", "DATA-5", "LIFE-5", "
 each = pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(one, id=f"{number}-{one.__name__}", marks=pytest.mark.requirement(mark))
+        pytest.param(one, id=f"{number}-{one.__name__}", marks=pytest.mark.requirement(f"SCEN-{number}", mark))
         for number, (one, mark) in enumerate(zip(SCENARIOS, MARKS, strict=True), start=1)
     ],
 )
