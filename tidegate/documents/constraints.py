@@ -9,7 +9,18 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from tidegate.documents import later, plugged
 from tidegate.documents.base import Document
-from tidegate.documents.scalars import JsonMap, Name, PositiveDuration, TimeOfDay, Zone, choice, is_name, say, wrong
+from tidegate.documents.scalars import (
+    JsonMap,
+    Name,
+    PositiveDuration,
+    TimeOfDay,
+    Weekdays,
+    Zone,
+    choice,
+    is_name,
+    say,
+    wrong,
+)
 from tidegate.domain import constraints
 from tidegate.domain.constraints import GROUP, POOL, Unmet
 from tidegate.domain.triggers import Weekday
@@ -19,7 +30,6 @@ MANY = 1_000_000
 """No count of a document is larger."""
 SCOPES = ("schedule", "program", "group:NAME")
 _RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-DAYS = tuple(day.value for day in Weekday)
 
 
 def _scope(value: object) -> str:
@@ -72,19 +82,12 @@ class Window(Unmeetable):
     start: TimeOfDay = Field(description="when it opens, local time of day")
     end: TimeOfDay = Field(description='when it closes, up to "24:00"; before `start`: on the next day')
     timezone: Zone = Field(default="UTC", description="an IANA time zone")
-    days: list[Annotated[Literal["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"], choice("a day", DAYS)]] = Field(
+    days: Weekdays = Field(
         default=["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"],
         min_length=1,
         description="the weekdays on which it opens",
     )
     stop_at_end: bool = Field(default=False, description="whether what still runs when it closes is stopped")
-
-    @field_validator("days")
-    @classmethod
-    def _once_each(cls, days: list[str]) -> list[str]:
-        if twice := sorted({day for day in days if days.count(day) > 1}):
-            raise wrong(f"names {', '.join(twice)} more than once")
-        return days
 
     @field_validator("start")
     @classmethod

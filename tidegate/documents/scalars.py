@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tidegate.documents import later
 from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant, parse_size
+from tidegate.domain.triggers import Weekday
 from tidegate.domain.zones import UnknownZone, resolve
 
 LONGEST = 36_525 * DAY
@@ -186,6 +187,19 @@ def choice(what: str, available: Iterable[str], *, of_later: Iterable[str] = ())
         return text
 
     return BeforeValidator(read)
+
+
+def _once_each(days: list[str]) -> list[str]:
+    if twice := sorted({day for day in days if days.count(day) > 1}):
+        raise wrong(f"names {', '.join(twice)} more than once")
+    return days
+
+
+Weekdays = Annotated[
+    list[Annotated[Literal["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"], choice("a day", Weekday)]],
+    AfterValidator(_once_each),
+]
+"""Days of the week, each once."""
 
 
 # ── free JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────

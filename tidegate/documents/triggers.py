@@ -22,7 +22,7 @@ from tidegate.documents.data_triggers import (
     data_trigger,
 )
 from tidegate.documents.plugged import Plugged, recognised
-from tidegate.documents.scalars import Duration, Moment, PositiveDuration, TimeOfDay, Zone, choice, wrong
+from tidegate.documents.scalars import Duration, Moment, PositiveDuration, TimeOfDay, Weekdays, Zone, choice, wrong
 from tidegate.domain import triggers, validation
 from tidegate.domain.errors import Fault
 from tidegate.domain.instants import format_instant
@@ -120,7 +120,7 @@ class WindowDays(Latching):
 
     type: Literal["window_days"]
     every_days: int = Field(description="days between runs, at least 1", ge=1, le=36_525)
-    days: list[Annotated[Literal["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"], choice("a day", Weekday)]] = Field(
+    days: Weekdays = Field(
         default=["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"],
         min_length=1,
         description="the weekdays on which the window opens",
@@ -130,13 +130,6 @@ class WindowDays(Latching):
         default=1440, description='the window\'s end, up to "24:00"; not after `earliest`: past midnight'
     )
     timezone: Zone = Field(default="UTC", description="an IANA time zone")
-
-    @field_validator("days")
-    @classmethod
-    def _once_each(cls, days: list[str]) -> list[str]:
-        if twice := sorted({day for day in days if days.count(day) > 1}):
-            raise wrong(f"names {', '.join(twice)} more than once")
-        return days
 
     @field_validator("earliest")
     @classmethod
