@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from conformance.worlds import World, at_most, facts_of, judged
-from tidegate.domain.admission import Admit, Discard, Hold
+from tidegate.domain.admission import Admit, Discard, Hold, admit, needs_of
 from tidegate.domain.instants import HOUR, MINUTE, SECOND
 from tidegate.domain.programs import Command
 from tidegate.domain.runs import State
@@ -120,6 +120,38 @@ async def test_a_freed_slot_goes_on_to_the_next_when_the_woken_run_cannot_use_it
         held = Hold(key=first, until=world.at(HOUR), wake_key=None, waiting_for=())
         await tx.settle([held], world.at(2 * SECOND))
     assert [one.key for one in await world.waiting(world.at(2 * SECOND))] == [second]
+
+
+@pytest.mark.requirement("GATE-14")
+async def test_a_new_run_leaves_a_free_slot_to_who_waits_for_one(world: World) -> None:
+    """Whoever was woken for it is in the hands of a process that is slow; so it is the next one's."""
+    async with world.store.changing() as tx:
+        await tx.put_pool("default", 1, None)
+    first, second, third = [(await backlog(world, name, 1))[0] for name in ("first", "second", "third")]
+    launches = await world.begin_runs(world.at(SECOND))
+    assert [one.attempt.run for one in launches] == [first]
+    await world.end(launches, world.at(2 * SECOND))
+    new = await world.manual(await world.schedule("new", due=None), world.at(3 * SECOND))
+    now = world.at(4 * SECOND)
+
+    async def judge() -> list[Admit | Hold | Discard]:
+        async with world.another().transaction(world.scheduler) as tx:
+            found = await tx.claim_waiting(now, 10)
+            verdicts = admit(found, await tx.admission_facts(needs_of(found), now), now=now)
+            await tx.settle(verdicts, now)
+            return verdicts
+
+    async with world.store.transaction(world.scheduler) as slow:
+        assert second in [one.key for one in await slow.claim_waiting(now, 1)]
+        [held] = await judge()
+        assert isinstance(held, Hold) and (held.key, held.wake_key) == (new, "pool:default")
+        assert held.waiting_for[0]["why"] == "Others wait for a slot of pool default and come first."
+        [admitted] = await judge()
+        assert isinstance(admitted, Admit) and admitted.key == third
+    assert (await world.record(second)).state is State.WAITING
+    assert await judge() != []  # it finds the slot taken, and waits on
+    await world.end(await world.begin_runs(now), now + SECOND)
+    assert [one.key for one in await world.waiting(now + SECOND)] == [second]
 
 
 async def test_a_freed_counter_goes_on_to_the_next_when_the_woken_run_ends(world: World) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.domain.collected import Amount, Arrival, Facts, Progress
-from tidegate.domain.evidence import Reading, after, document, ranges, shown, take
+from tidegate.domain.evidence import Reading, after, document, ranges, shown, take, united
 from tidegate.domain.looking import subscriptions
 from tidegate.domain.progress import advance
 from tidegate.domain.triggers import Happened
@@ -36,6 +36,24 @@ def test_the_ranges_of_a_run_that_takes_everything_count_what_its_leaves_count(t
         assert high - low == told["leaves"][0]["n"]
         counted, upto, readings = counted + high - low, high, after(readings, fire)
     assert (counted, upto) == (len(times), readings[0].end)
+
+
+@pytest.mark.requirement("EVENT-2")
+@given(cuts=st.lists(st.integers(1, 30), min_size=2, max_size=9, unique=True).map(sorted), gone=st.integers(0, 7))
+def test_evidence_that_joins_other_evidence_has_what_both_had_and_nothing_between(cuts: list[int], gone: int) -> None:
+    """Pieces of one topic; another run took one of them."""
+    pieces = [piece for number, piece in enumerate(zip(cuts, cuts[1:], strict=False)) if number != gone]
+    whole = None
+    for low, high in pieces:
+        topic = {"key_id": 7, "type": "user.a", "key": "", "from_n": low, "to_n": high}
+        leaf = {"node": 0, "type": "event", "topics": [topic], "n": high - low, "rows": 0, "bytes": 0, "names": []}
+        leaf |= {"first_at": low, "last_at": high, "tick": None}
+        whole = united(whole, {"leaves": [leaf], "timed_out_waiting": False, "fire_time": None, "at": high})
+    leaf = {"topics": [], "n": 0} if whole is None else whole["leaves"][0]
+    numbers = [number for one in leaf["topics"] for number in range(one["from_n"] + 1, one["to_n"] + 1)]
+    assert numbers == [number for low, high in pieces for number in range(low + 1, high + 1)]
+    assert len(numbers) == leaf["n"]
+    assert len(leaf["topics"]) <= 2
 
 
 def test_what_a_person_is_shown_is_all_there_is() -> None:

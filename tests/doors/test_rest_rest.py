@@ -230,6 +230,7 @@ def test_the_page_of_operations_is_made_from_the_code_and_each_says_what_it_does
 # ── the audit of the ledger ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_an_audit_that_takes_long_tells_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.declare()
     since = format_instant(time.time_ns() // 1000 - 3600 * SECOND)

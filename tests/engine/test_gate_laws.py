@@ -96,6 +96,7 @@ def serve(world: World, worker: Worker, outcome: str = "succeeded") -> None:
 # ── windows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-5", "GATE-13")
 def test_a_thousand_runs_that_wait_for_a_window_are_looked_at_once_and_open_in_order_of_rank(world: World) -> None:
     schedule = gated(world, Window(span=NIGHT))

@@ -91,6 +91,7 @@ def test_a_starting_backend_keeps_the_run_starting(world: World) -> None:
     assert world.run(run).state is State.RUNNING
 
 
+@pytest.mark.slow
 def test_a_thousand_ends_are_recorded_in_batches(world: World) -> None:
     world = World(default=2000)
     worker, program = world.worker(), world.program()

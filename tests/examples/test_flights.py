@@ -38,6 +38,7 @@ def test_the_yaml_and_the_python_example_declare_the_same(examples_on_path: None
             assert document["spec"].get("sql") == declared[name]["spec"].get("sql")
 
 
+@pytest.mark.slow
 def test_a_fire_time_names_one_day_and_the_next_fire_the_next_day(examples_on_path: None) -> None:
     from datetime import UTC, datetime, timedelta
 

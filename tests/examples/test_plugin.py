@@ -65,6 +65,7 @@ def test_an_installed_type_fires_in_a_world_and_one_that_is_not_installed_is_nam
     assert "distinct" in without.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-13", "GATE-15")
 def test_an_installed_constraint_holds_back_in_a_world_until_its_day(installed: Path) -> None:
     workday = {"type": "workday", "n": 3, "timezone": "Europe/Berlin"}

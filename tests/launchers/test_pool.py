@@ -415,6 +415,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RUN-5", "RUN-4")
 @pytest.mark.parametrize("wait", [0.0, 1.0], ids=["adopted_while_it_runs", "ended_while_nobody_lived"])
 def test_a_function_survives_the_worker_and_is_adopted(home: Path, programs: str, wait: float) -> None:

@@ -64,6 +64,7 @@ def test_at_full_length_in_virtual_time(virtual: Virtual, scenario: Callable[[Ca
     play(virtual, scenario(Cast(virtual, "story")))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GATE-17", "LIFE-7")
 def test_all_of_them_together_again_and_again(virtual: Virtual) -> None:
     rng = random.Random(5)

@@ -124,7 +124,7 @@ class UnlockedFacts(MemoryTransaction):
     """Counters and slots are read without locking them: two admitters see the same free place."""
 
     async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
-        facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs)
+        facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs, now)
         return replace(facts, starts={key: Starts() for key in needs.starts})
 
 

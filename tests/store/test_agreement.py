@@ -191,7 +191,7 @@ class Walk:
         }
 
 
-@pytest.mark.parametrize("seed", first(2, range(40)))
+@pytest.mark.parametrize("seed", first(1, range(40)))
 async def test_both_stores_tell_the_same_story(
     database_url: str, anyio_backend: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

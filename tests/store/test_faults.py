@@ -50,6 +50,7 @@ def cut(url: str, purpose: str = "%") -> int:
 # ── the server ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("HA-8")
 @pytest.mark.parametrize("how", list(Shutdown))
 async def test_the_database_goes_away_and_comes_back(tmp_path: Path, how: Shutdown) -> None:

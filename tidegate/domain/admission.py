@@ -10,7 +10,7 @@ The order of questions, for each run (`questions`):
 3. Every `wait` constraint. The first that is unmet names what will wake it.
 4. Every `skip` constraint, only now, since a skip that is judged while something else is waited for would drop a run
    because of company that may be gone by the time it could start (GATE-9).
-5. A slot of its pool.
+5. A slot of its pool. One that was not woken for it leaves it to those who wait and come first by rank.
 
 Every run counts on the counters of its schedule, its program and their groups, whether a constraint reads them or not:
 a limit declared on one schedule of a program must see the runs of the others. They are held from admission to the
@@ -88,6 +88,7 @@ class Candidate:
     previous_fire: Instant | None = None
     caused_by: str = ""
     rendered: JsonObject | None = None  # the arguments of an earlier attempt
+    queued: str | None = None  # the queue in which it waited until now
 
 
 class Admit(NamedTuple):
@@ -346,15 +347,20 @@ def _waived(candidate: Candidate, now: Instant) -> tuple[type[Constraint], ...]:
 def _judge_slot(candidate: Candidate, facts: AdmissionFacts) -> Met | Wait:
     pool = candidate.program.pool
     free = facts.free.get(pool)
-    return MET if free is not None and free > 0 else _no_slot(pool, exists=free is not None)
+    if free is None:
+        return _no_slot(pool, f"There is no pool {pool}; declare it, or name another in the program.")
+    if free <= 0:
+        return _no_slot(pool, f"Every slot of pool {pool} is taken.")
+    first = facts.first.get(pool)
+    if first is None or first >= _order(candidate)[0] or candidate.queued == pool_key(pool):
+        return MET
+    return _no_slot(pool, f"Others wait for a slot of pool {pool} and come first.")
 
 
 @lru_cache(maxsize=1024)
-def _no_slot(pool: str, *, exists: bool) -> Wait:
+def _no_slot(pool: str, why: str) -> Wait:
     """At midnight a hundred thousand runs get the same answer."""
-    if exists:
-        return Wait(why=f"Every slot of pool {pool} is taken.", key=pool_key(pool))
-    return Wait(why=f"There is no pool {pool}; declare it, or name another in the program.", key=pool_key(pool))
+    return Wait(why=why, key=pool_key(pool))
 
 
 def _hold(candidate: Candidate, unmet: Sequence[Question]) -> Hold:

@@ -224,6 +224,7 @@ class AdmissionFacts:
     held: Mapping[str, int]
     free: Mapping[str, int]  # pool -> free slots
     slots: Mapping[str, int] = field(default_factory=dict)  # pool -> all its slots
+    first: Mapping[str, int] = field(default_factory=dict)  # pool -> rank of the first in its queue that sleeps
     starts: Mapping[str, Starts] = field(default_factory=dict)  # counter -> its starts
     gauges: Mapping[str, Gauge] = field(default_factory=dict)  # resource -> its last reading
     calendars: Mapping[str, Calendar] = field(default_factory=dict)

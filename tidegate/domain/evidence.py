@@ -2,8 +2,8 @@
 
 Evidence tells what each leaf collected: `leaves` [{node, type, topics [{key_id, type, key, from_n, to_n}], n, rows,
 bytes, names, first_at, last_at, tick}], `timed_out_waiting`, `fire_time`, `at`. Ranges are of a topic's numbers, open
-at `from_n`, closed at `to_n`. Pinning adds `events` (the first and last ten) and `upstream`. Evidence that joins a
-waiting run is united with what the run has.
+at `from_n`, closed at `to_n`; a topic has several where another run took what lies between. Pinning adds `events` (the
+first and last ten) and `upstream`. Evidence that joins a waiting run is united with what the run has.
 
 Input is, by dataset, everything from where the last started run's input ended (`Owed`) up to a number of its topic.
 Both stores write these documents by the functions here. Instants in evidence are microseconds.
@@ -114,22 +114,27 @@ def united(one: JsonObject | None, more: JsonObject) -> JsonObject:
 
 
 def _united_leaf(one: JsonObject, more: JsonObject) -> dict[str, Any]:
-    topics = {topic["key_id"]: topic for topic in one["topics"]}
-    for topic in more["topics"]:
-        there = topics.get(topic["key_id"])
-        if there is not None:
-            low, high = min(there["from_n"], topic["from_n"]), max(there["to_n"], topic["to_n"])
-            topic = {**topic, "from_n": low, "to_n": high}
-        topics[topic["key_id"]] = topic
     return {
         **one,
-        "topics": [topics[key] for key in sorted(topics)],
+        "topics": _united_ranges([*one["topics"], *more["topics"]]),
         **{measure: one[measure] + more[measure] for measure in ("n", "rows", "bytes")},
         "names": list(dict.fromkeys([*one["names"], *more["names"]]))[:MOST_NAMES],
         "first_at": min((at for at in (one["first_at"], more["first_at"]) if at is not None), default=None),
         "last_at": _latest((one["last_at"], more["last_at"])),
         "tick": _latest((one["tick"], more["tick"])),
     }
+
+
+def _united_ranges(topics: Sequence[JsonObject]) -> list[JsonObject]:
+    """Ranges that touch become one; between others lies what a run has that is gone."""
+    found: list[JsonObject] = []
+    for topic in sorted(topics, key=lambda one: (one["key_id"], one["from_n"], one["to_n"])):
+        last = found[-1] if found else None
+        if last is not None and last["key_id"] == topic["key_id"] and topic["from_n"] <= last["to_n"]:
+            found[-1] = {**last, "to_n": max(last["to_n"], topic["to_n"])}
+        else:
+            found.append(topic)
+    return found
 
 
 def _latest(instants: Iterable[Instant | None]) -> Instant | None:

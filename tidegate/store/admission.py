@@ -106,6 +106,7 @@ class AdmissionTx(FencedTx):
                     previous_fire=previous_fire,
                     caused_by=caused_by,
                     rendered=rendered,
+                    queued=wake_key,
                 )
             )
         return found
@@ -120,7 +121,7 @@ class AdmissionTx(FencedTx):
         frozen = await self.session.send(GATES.frozen)
         gauges = await self._named(GATES.gauges, resources=needs.resources)
         calendars = await self._named(GATES.calendars_named, names=needs.calendars)
-        pools = await self.fetch(Q.lock_pools, names=Texts(sorted(needs.pools)))
+        pools = await self.fetch(Q.lock_pools, names=Texts(sorted(needs.pools)), now=now)
         held = await counters.fetchall()
         return facts_of(
             held,
@@ -154,6 +155,8 @@ class AdmissionTx(FencedTx):
         for verdict in verdicts:
             if verdict.key in claimed:
                 released.look_at(claimed[verdict.key].wake_key)
+            if isinstance(verdict, Hold) and verdict.wake_key is not None and verdict.wake_key.startswith(POOL):
+                released.look_at(verdict.wake_key)  # it may have left a free slot to others
         admits = [verdict for verdict in verdicts if isinstance(verdict, Admit)]
         await self._admit(admits, now)
         await self._hold([verdict for verdict in verdicts if isinstance(verdict, Hold)], now)

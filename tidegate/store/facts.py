@@ -42,6 +42,7 @@ def facts_of(
         held={row[0]: row[1] for row in counters if row[1]},
         free={row[0]: row[1] for row in pools},
         slots={row[0]: row[2] for row in pools},
+        first={row[0]: row[3] for row in pools if row[3] is not None},
         starts=starts,
         gauges={row[0]: Gauge(value=row[1], at=row[2], error=row[3]) for row in gauges},
         calendars={row[0]: decode_calendar(row[1]) for row in calendars},
@@ -83,7 +84,7 @@ async def present_facts(session: Session, needs: Needs, now: Instant) -> Admissi
     """What the admitter would see now, nothing locked. Starts that nobody has asked for yet are not known."""
     return facts_of(
         await session.rows(ADMISSION.counters, keys=Texts(sorted(needs.counters))),
-        await session.rows(Q.pools_named, names=Texts(sorted(needs.pools))),
+        await session.rows(Q.pools_named, names=Texts(sorted(needs.pools)), now=now),
         await session.rows(Q.frozen),
         await session.rows(Q.gauges, resources=Texts(sorted(needs.resources))) if needs.resources else [],
         await session.rows(Q.calendars_named, names=Texts(sorted(needs.calendars))) if needs.calendars else [],

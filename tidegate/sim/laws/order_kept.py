@@ -2,8 +2,7 @@
 
 A rank is when a run was made less a minute for each point of its priority: one that came more than (100 - priority)
 minutes after another never goes before it where both wait for the same pool. Who is judged at that very moment is
-allowed for: the run that waits must not have been looked at around it. And where the first in a pool's queue cannot use
-the slot that woke it, since something else holds it up by now, the slot goes to whoever is judged along with it.
+allowed for: the run that waits must not have been looked at around it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ def check(history: History) -> Iterator[Violation]:
     admitted: dict[str, list[tuple[Instant, int, RunKey]]] = {}  # pool -> admissions
     waits: list[tuple[str, int, RunKey, Instant, Instant]] = []  # pool, rank, run, since, until
     last: dict[RunKey, tuple[str, Instant]] = {}
-    given_up: set[tuple[str, Instant]] = set()  # slots that the first of the queue could not use
     for one in history.decisions:
         run = runs.get(one.run)
         if run is None or run.evidence is not None:  # its priority may have grown while it waited
@@ -33,8 +31,6 @@ def check(history: History) -> Iterator[Violation]:
         if one.run in last:
             pool, since = last.pop(one.run)
             waits.append((pool, _rank(run), one.run, since, one.now))
-            if one.what != "admit" and one.wake_key != f"pool:{pool}":
-                given_up.add((pool, one.now))
         if one.what == "admit":
             admitted.setdefault(run.pool, []).append((one.now, _rank(run), one.run))
         elif one.wake_key is not None and one.wake_key.startswith("pool:"):
@@ -48,7 +44,7 @@ def check(history: History) -> Iterator[Violation]:
         for at, other, passed in moments[bisect_left(moments, (since + CROSSING,)) :]:
             if at >= until - CROSSING:
                 break
-            if other > mine and (pool, at) not in given_up:
+            if other > mine:
                 yield Violation(
                     LAW, f"run {passed} was admitted to {pool} at {when(at)}, where {key} waited from {when(since)}"
                 )

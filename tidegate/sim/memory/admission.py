@@ -104,6 +104,7 @@ class AdmitterTransaction(EngineTransaction):
             previous_fire=run.previous_fire,
             caused_by=run.caused_by,
             rendered=run.arguments,
+            queued=run.wake_key,
         )
 
     async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
@@ -117,7 +118,7 @@ class AdmitterTransaction(EngineTransaction):
         self.released.update(dict.fromkeys(sorted(needs.counters)))
         for counter, (_, back) in needs.starts.items():
             self.keep_starts(counter, back, now)
-        facts = read_facts(self.get, data, needs)
+        facts = read_facts(self.get, data, needs, now)
         self.released.update({f"{POOL}{name}": None for name in facts.free})
         starts = {key: self.read_starts(key, many, back, now) for key, (many, back) in needs.starts.items()}
         return replace(facts, starts=starts)
@@ -159,7 +160,9 @@ class AdmitterTransaction(EngineTransaction):
         if key is None:
             return
         self.queued[key] = None
-        if not is_counter(key) and not key.startswith(POOL):
+        if key.startswith(POOL):
+            self.released[key] = None  # it may have left a free slot to others
+        elif not is_counter(key):
             self.held_until(key, verdict.until, now)
 
     def _admit(self, run: RunRow, verdict: Admit, now: Instant) -> None:
@@ -211,17 +214,28 @@ class AdmitterTransaction(EngineTransaction):
         (await self.stats_of(key.schedule_id)).total_runs += 1
 
 
-def read_facts(get: Callable[[Any, Any], Any], data: Data, needs: Needs) -> AdmissionFacts:
+def read_facts(get: Callable[[Any, Any], Any], data: Data, needs: Needs, now: Instant) -> AdmissionFacts:
     """Everything but starts, as `get` sees it."""
     counters = {key: row.held for key in sorted(needs.counters) if (row := get(data.counter, key)) is not None}
     pools = {name: row for name in sorted(needs.pools) if (row := get(data.pool, name)) is not None}
     calendars = {name: row.calendar for name in needs.calendars if (row := get(data.calendar, name)) is not None}
     frozen = get(data.frozen, "")
+    first = {name: _first(get, data, f"{POOL}{name}", now) for name in pools}
     return AdmissionFacts(
         held=counters,
         free={name: row.slots - row.used for name, row in pools.items()},
         slots={name: row.slots for name, row in pools.items()},
+        first={name: rank for name, rank in first.items() if rank is not None},
         gauges={name: row.gauge for name in needs.resources if (row := get(data.gauge, name)) is not None},
         calendars=calendars,
         frozen=None if frozen is None else frozen.reason,
     )
+
+
+def _first(get: Callable[[Any, Any], Any], data: Data, key: str, now: Instant) -> int | None:
+    """The rank of the first in a queue whom nobody has woken."""
+    for rank_, found in data.queues.get(key, ()):
+        run: RunRow | None = get(data.run, found)
+        if run is not None and run.wake_key == key and (run.wake_at is None or run.wake_at > now):
+            return rank_
+    return None

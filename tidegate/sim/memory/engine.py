@@ -182,8 +182,7 @@ class RunTransaction(QueueTransaction):
         free = 0 if pool is None else pool.slots - pool.used
         if free > 0:
             for run in self._queue(key):
-                self._wake(run, now)
-                free -= 1
+                free -= self._wake(run, now)
                 if free <= 0:
                     break
 
@@ -214,13 +213,17 @@ class RunTransaction(QueueTransaction):
             found.sort()
         return [run for _, run in found]
 
-    def _wake(self, key: RunKey, now: Instant) -> None:
+    def _wake(self, key: RunKey, now: Instant) -> bool:
+        """Whether it is awake; not where somebody else has it locked."""
         table = self.data.run
+        if not self.try_lock(table, key):
+            return False
         run = self.get(table, key)
         assert run is not None
-        if (run.wake_at is None or run.wake_at > now) and self.try_lock(table, key):
+        if run.wake_at is None or run.wake_at > now:
             self.edit(table, key).wake_at = now
             self.topics["admit"] = None
+        return True
 
 
 class EngineTransaction(RunTransaction):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tidegate.domain.admission import SUSPENDED_MODES, AdmissionFacts
 from tidegate.domain.calendars import Calendar
@@ -123,12 +124,9 @@ class GatesReading:
         return self.data.frozen.rows.get("")
 
     async def admission_facts(self, needs: Needs) -> AdmissionFacts:
-        facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs)
-        starts = starts_now(self.data, needs.starts, self.time())
-        return AdmissionFacts(
-            held=facts.held, free=facts.free, slots=facts.slots, starts=starts, gauges=facts.gauges,
-            calendars=facts.calendars, frozen=facts.frozen,
-        )  # fmt: skip
+        now = self.time()
+        facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs, now)
+        return replace(facts, starts=starts_now(self.data, needs.starts, now))
 
     async def awaited(self) -> Sequence[str]:
         found = {key.removeprefix(LOAD).rpartition(":")[0] for key in self.data.queues if key.startswith(LOAD)}

@@ -70,8 +70,12 @@ ON CONFLICT (key) DO UPDATE SET held = excluded.held WHERE false;
 -- counters: what is held, and how long starts are kept
 SELECT key, held, keeps FROM limit_counter WHERE key = ANY(%(keys)s);
 
--- lock_pools: pools with their free slots and all of them, locked in ascending order
-SELECT name, slots - used, slots FROM pool WHERE name = ANY(%(names)s) ORDER BY name FOR NO KEY UPDATE;
+-- lock_pools: pools as `pools_named` tells them, locked in ascending order
+SELECT name, slots - used, slots,
+       (SELECT rank FROM run_live w
+        WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0 AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
+        ORDER BY rank, slot, schedule_id, ord LIMIT 1)
+FROM pool p WHERE name = ANY(%(names)s) ORDER BY name FOR NO KEY UPDATE;
 
 -- admit: runs become ready, pinned, with what they took
 WITH d AS MATERIALIZED (

@@ -36,8 +36,12 @@ SELECT resource, value, at, error FROM gauge WHERE resource = ANY(%(resources)s)
 INSERT INTO gauge (resource, value, at, error) VALUES (%(resource)s, %(value)s, %(at)s, %(error)s)
 ON CONFLICT (resource) DO UPDATE SET value = excluded.value, at = excluded.at, error = excluded.error;
 
--- pools_named: some pools with their free slots and all of them
-SELECT name, slots - used, slots FROM pool WHERE name = ANY(%(names)s);
+-- pools_named: some pools with their free slots, all of them, and the rank of the first who sleeps in their queues
+SELECT name, slots - used, slots,
+       (SELECT rank FROM run_live w
+        WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0 AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
+        ORDER BY rank, slot, schedule_id, ord LIMIT 1)
+FROM pool p WHERE name = ANY(%(names)s);
 
 -- keep: starts under a counter are kept that long from now on
 UPDATE limit_counter SET keeps = %(back)s WHERE key = %(key)s AND (keeps IS NULL OR keeps < %(back)s);
