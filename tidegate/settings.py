@@ -12,6 +12,7 @@ import difflib
 import ipaddress
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -123,7 +124,7 @@ def _database(value: object) -> object:
         try:
             conninfo_to_dict(value)
         except psycopg.ProgrammingError as error:
-            reason = str(error).strip().rstrip(".")
+            reason = str(error).replace(value, "…").strip().rstrip(".")  # it may hold a password
             raise ValueError(f"is no address of a database ({reason}); write postgresql://USER@HOST/NAME") from None
     return value
 
@@ -369,6 +370,10 @@ def _nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
 
 
+SECRET = re.compile(r"url|uri|dsn|password|secret|token|credential|key$", re.IGNORECASE)
+"""Names of settings whose values are not repeated in messages."""
+
+
 def _fault(error: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) -> Fault:
     """One pydantic error in our words, with the layer that the value came from."""
     path = [str(part) for part in error["loc"]]
@@ -377,7 +382,8 @@ def _fault(error: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) ->
     section, key = (path + ["", ""])[:2]
     source = next((name for name, layer in layers.items() if key in layer.get(section, {})), "")
     reason = str(error["msg"]).removeprefix("Value error, ")
-    return Fault(".".join(path[:2]), f"{reason}; given was {error.get('input')!r} ({source})")
+    given = "not shown here" if SECRET.search(path[-1]) else repr(error.get("input"))
+    return Fault(".".join(path[:2]), f"{reason}; given was {given} ({source})")
 
 
 def is_loopback(host: str) -> bool:

@@ -121,6 +121,16 @@ def test_an_address_of_no_database_is_a_fault_of_the_settings(tmp_path: Path, ur
     assert load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": "host=x dbname=y"}).database.url == "host=x dbname=y"
 
 
+@pytest.mark.parametrize(
+    "url", ["mysql://me:geheim@host/x", "geheim", "postgresql://me:geheim@[::1", "host=x password=geheim port"]
+)
+def test_a_fault_of_an_address_does_not_tell_the_password_in_it(tmp_path: Path, url: str) -> None:
+    with pytest.raises(Invalid) as wrong:
+        load(home=tmp_path, environ={"TIDEGATE_DATABASE_URL": url})
+    assert "geheim" not in str(wrong.value)
+    assert "write postgresql://USER@HOST/NAME; given was not shown here (environment)" in str(wrong.value)
+
+
 def test_probes_are_read_from_file_and_environment(tmp_path: Path) -> None:
     (tmp_path / "tidegate.toml").write_text(
         '[probes.cores]\ntype = "spark"\nmaster = "http://m:8080"\nevery = "30s"\n'
