@@ -125,7 +125,7 @@ def _without(said: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def program(spec: ProgramSpec) -> dict[str, Any]:
     """The `spec` of a Program document."""
     match spec:
-        case programs.PySpark() | programs.SparkSql() | programs.Python() | programs.Command():
+        case programs.PySpark() | programs.SparkSql() | programs.Python() | programs.Command() | programs.Maintenance():
             return {"type": spec.TYPE, **_said(spec)}
         case _:
             assert_never(spec)

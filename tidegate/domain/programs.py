@@ -66,8 +66,15 @@ class Command(Common):
     argv: tuple[str, ...]
 
 
-ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command
-PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance(Common):
+    """One operation on one table, on Spark: which and how is in the run's arguments (`domain.maintenance`)."""
+
+    TYPE: ClassVar[str] = "maintenance"
+
+
+ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Maintenance
+PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Maintenance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +93,4 @@ class ProgramRef:
 
     @property
     def pool(self) -> str:
-        return self.spec.pool or ("spark" if isinstance(self.spec, PySpark | SparkSql) else "default")
+        return self.spec.pool or ("spark" if isinstance(self.spec, PySpark | SparkSql | Maintenance) else "default")

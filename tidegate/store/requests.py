@@ -21,6 +21,7 @@ from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
 from tidegate.store.sql import load
 from tidegate.store.subscribing import SubscribingTx
+from tidegate.store.tables import TablesTx
 from tidegate.store.transactions import Parts
 from tidegate.store.waiting import make_room
 
@@ -29,7 +30,7 @@ CONTROL = load("control")
 COLLECTING = load("collecting")
 
 
-class ControlTransaction(DatasetsTx, SubscribingTx, GatesTx, DeclarationsTx):
+class ControlTransaction(DatasetsTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several

@@ -329,6 +329,24 @@ CREATE UNLOGGED TABLE public.instance_meters (
     at public.instant NOT NULL,
     meters jsonb NOT NULL
 );
+CREATE SEQUENCE public.lake_table_change
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+CREATE TABLE public.lake_table (
+    name text NOT NULL,
+    version bigint DEFAULT nextval('public.lake_table_change'::regclass) NOT NULL,
+    location text,
+    seen_at public.instant NOT NULL,
+    assessed text,
+    assessed_at public.instant,
+    health jsonb,
+    score double precision,
+    error text DEFAULT ''::text NOT NULL
+)
+WITH (fillfactor='70');
 CREATE TABLE public.lease (
     duty text NOT NULL,
     instance_id bigint NOT NULL,
@@ -343,6 +361,33 @@ CREATE TABLE public.limit_counter (
     CONSTRAINT limit_counter_held_check CHECK ((held >= 0))
 )
 WITH (fillfactor='50');
+CREATE TABLE public.maintenance (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    name text NOT NULL,
+    operation text NOT NULL,
+    policy text NOT NULL,
+    policy_rev integer NOT NULL,
+    manual boolean NOT NULL,
+    at public.instant NOT NULL,
+    reserved bigint NOT NULL,
+    bytes bigint NOT NULL,
+    settled_at public.instant,
+    outcome text,
+    result jsonb,
+    CONSTRAINT maintenance_bytes_check CHECK ((bytes >= 0)),
+    CONSTRAINT maintenance_check CHECK (((outcome IS NULL) = (settled_at IS NULL))),
+    CONSTRAINT maintenance_reserved_check CHECK ((reserved >= 0))
+)
+WITH (fillfactor='70');
+CREATE TABLE public.maintenance_off (
+    one boolean DEFAULT true NOT NULL,
+    who text NOT NULL,
+    since public.instant NOT NULL,
+    reason text NOT NULL,
+    CONSTRAINT maintenance_off_one_check CHECK (one)
+);
 CREATE TABLE public.namespace (
     name text NOT NULL,
     document jsonb DEFAULT '{}'::jsonb NOT NULL,
@@ -354,6 +399,20 @@ CREATE TABLE public.owed (
     n bigint NOT NULL,
     day integer NOT NULL,
     snapshot jsonb
+);
+CREATE TABLE public.policy (
+    name text NOT NULL,
+    rev integer NOT NULL,
+    document jsonb,
+    author text NOT NULL,
+    updated_at public.instant NOT NULL
+);
+CREATE TABLE public.policy_revision (
+    name text NOT NULL,
+    rev integer NOT NULL,
+    document jsonb,
+    author text NOT NULL,
+    valid_from public.instant NOT NULL
 );
 CREATE TABLE public.pool (
     name text NOT NULL,
@@ -574,6 +633,18 @@ CREATE TABLE public.subscription (
     again jsonb
 )
 WITH (fillfactor='70');
+CREATE TABLE public.table_care (
+    name text NOT NULL,
+    operation text NOT NULL,
+    history jsonb NOT NULL
+)
+WITH (fillfactor='70');
+CREATE TABLE public.table_health (
+    name text NOT NULL,
+    at public.instant NOT NULL,
+    health jsonb NOT NULL,
+    score double precision
+);
 CREATE VIEW public.tidegate_attempts AS
  SELECT attempt_open.slot,
     attempt_open.schedule_id,
@@ -713,14 +784,24 @@ ALTER TABLE ONLY public.instance_meters
     ADD CONSTRAINT instance_meters_pkey PRIMARY KEY (instance_id);
 ALTER TABLE ONLY public.instance
     ADD CONSTRAINT instance_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.lake_table
+    ADD CONSTRAINT lake_table_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (duty);
 ALTER TABLE ONLY public.limit_counter
     ADD CONSTRAINT limit_counter_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY public.maintenance_off
+    ADD CONSTRAINT maintenance_off_pkey PRIMARY KEY (one);
+ALTER TABLE ONLY public.maintenance
+    ADD CONSTRAINT maintenance_pkey PRIMARY KEY (schedule_id, slot, ord);
 ALTER TABLE ONLY public.namespace
     ADD CONSTRAINT namespace_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.owed
     ADD CONSTRAINT owed_pkey PRIMARY KEY (schedule_id, dataset);
+ALTER TABLE ONLY public.policy
+    ADD CONSTRAINT policy_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.policy_revision
+    ADD CONSTRAINT policy_revision_pkey PRIMARY KEY (name, rev);
 ALTER TABLE ONLY public.pool
     ADD CONSTRAINT pool_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.program
@@ -747,6 +828,10 @@ ALTER TABLE ONLY public.start_log
     ADD CONSTRAINT start_log_pkey PRIMARY KEY (schedule_id, slot, ord, key);
 ALTER TABLE ONLY public.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (schedule_id, node, key_id);
+ALTER TABLE ONLY public.table_care
+    ADD CONSTRAINT table_care_pkey PRIMARY KEY (name, operation);
+ALTER TABLE ONLY public.table_health
+    ADD CONSTRAINT table_health_pkey PRIMARY KEY (name, at);
 CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_id);
 CREATE INDEX change_of ON public.change USING btree (namespace, kind, name, id DESC);
 CREATE INDEX clock_after_finish ON public.clock USING btree (schedule_id) WHERE after_finish;
@@ -757,6 +842,10 @@ CREATE INDEX event_key_runs ON public.event_key USING btree (type) WHERE (type ~
 CREATE UNIQUE INDEX event_key_topic ON public.event_key USING btree (type, key, match) NULLS NOT DISTINCT;
 CREATE INDEX fire_range_newest ON public.fire_range USING btree (to_fire, schedule_id);
 CREATE INDEX instance_alive ON public.instance USING btree (heartbeat) WHERE (ended_at IS NULL);
+CREATE INDEX lake_table_version ON public.lake_table USING btree (version);
+CREATE INDEX maintenance_at ON public.maintenance USING btree (at);
+CREATE INDEX maintenance_of ON public.maintenance USING btree (name, at DESC);
+CREATE INDEX maintenance_open ON public.maintenance USING btree (at) WHERE (settled_at IS NULL);
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
 CREATE INDEX queue_wake_at ON public.queue_wake USING btree (at, key);
 CREATE INDEX run_live_deadline ON public.run_live USING btree (deadline_at) WHERE (deadline_at IS NOT NULL);

@@ -38,6 +38,7 @@ from tidegate.store.pinning import PinningTx
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
 from tidegate.store.sql import load
+from tidegate.store.tables import TablesReading
 from tidegate.store.transactions import I, Parts, Tx, columns
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx,
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, EventReading, GatesReading, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, TablesReading, EventReading, GatesReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:

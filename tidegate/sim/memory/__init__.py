@@ -17,6 +17,7 @@ from tidegate.sim.memory.deadlines import DeadlinesTransaction
 from tidegate.sim.memory.event_reads import EventReading
 from tidegate.sim.memory.gates import GatesReading
 from tidegate.sim.memory.lake import DatasetReading, WatchTransaction
+from tidegate.sim.memory.lake_tables import TablesReading
 from tidegate.sim.memory.membership import MembershipCalls
 from tidegate.sim.memory.pinning import PinningTransaction
 from tidegate.sim.memory.read import Reading
@@ -46,7 +47,7 @@ class MemoryTransaction(
         return self
 
 
-class MemoryStore(MembershipCalls, DatasetReading, EventReading, GatesReading, Reading, Upkeep):
+class MemoryStore(MembershipCalls, DatasetReading, TablesReading, EventReading, GatesReading, Reading, Upkeep):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:

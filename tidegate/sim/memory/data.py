@@ -12,6 +12,7 @@ from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change, Freeze
+from tidegate.ports.tables import CareRecord, Measured, PolicyRecord, Switch, TableRecord
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
     DeadlineRow,
@@ -80,6 +81,13 @@ class Data(Database):
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
         self.dataset_cursor: Table[str, CursorRow] = self.table("dataset_cursor")
         self.catalog_fault: Table[str, FaultRow] = self.table("catalog_fault")
+        self.maintenance_off: Table[str, Switch] = self.table("maintenance_off")  # one row, under ""
+        self.policy: Table[str, PolicyRecord] = self.table("policy")  # no document: deleted
+        self.policy_revision: Table[tuple[str, int], PolicyRecord] = self.table("policy_revision")
+        self.lake_table: Table[str, TableRecord] = self.table("lake_table")
+        self.table_health: Table[tuple[str, Instant], Measured] = self.table("table_health")
+        self.table_care: Table[tuple[str, str], JsonObject] = self.table("table_care")
+        self.maintenance: Table[RunKey, CareRecord] = self.table("maintenance")
         self.topic: Table[int, TopicRow] = self.table("event_key")
         self.subscription: Table[tuple[int, int, int], SubscriptionRow] = self.table(
             "subscription", self._subscription_changed
@@ -130,6 +138,7 @@ class Data(Database):
         self.program_ids = 0
         self.fencing_token = 0
         self.change_ids = 0
+        self.table_versions = 0
 
     def _clock_changed(self, old: ClockRow | None, new: ClockRow | None) -> None:
         before = old.next_due if old else None

@@ -17,10 +17,11 @@ from tidegate.sim.memory.collect import CollectingTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.declare import Declarations
 from tidegate.sim.memory.lake import DatasetsTransaction
+from tidegate.sim.memory.lake_tables import TablesTransaction
 from tidegate.sim.memory.rows import Answer
 
 
-class ControlTransaction(Declarations, DatasetsTransaction, CollectingTransaction):
+class ControlTransaction(Declarations, DatasetsTransaction, TablesTransaction, CollectingTransaction):
     """The whole of `ports.control.ControlTx`."""
 
     __slots__ = ("time",)

@@ -1,0 +1,151 @@
+"""Policies, what is known of tables, and maintenance under way: the same in both stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.worlds import World
+from tidegate.domain.ids import RunKey
+from tidegate.domain.retry import Finish
+from tidegate.domain.runs import State
+from tidegate.ports.engine import AttemptEnd
+from tidegate.ports.tables import CareOrder, Measured, Seen, Settlement, Switch
+
+pytestmark = pytest.mark.anyio
+FLIGHTS, WEATHER = "lake.raw.flights", "lake.raw.weather"
+
+
+async def see(world: World, *seen: Seen, after: int = 0) -> None:
+    async with world.store.changing() as tx:
+        await tx.see_tables(seen, world.at(after))
+
+
+def order(run: RunKey, bytes: int = 100, operation: str = "expire_snapshots") -> CareOrder:
+    return CareOrder(
+        run=run, table=FLIGHTS, operation=operation, policy="nightly", policy_rev=1, manual=False, bytes=bytes
+    )
+
+
+@pytest.mark.requirement("CARE-1")
+async def test_a_policy_counts_its_revisions_and_keeps_them(world: World) -> None:
+    async with world.store.changing() as tx:
+        first = await tx.put_policy("nightly", {"spec": {"tables": "lake.*"}}, "ann", world.at(0))
+        second = await tx.put_policy("nightly", {"spec": {"tables": "lake.raw.*"}}, "bob", world.at(1))
+    assert (first.rev, second.rev) == (1, 2)
+    assert list(await world.store.policies()) == [second]
+    async with world.store.changing() as tx:
+        assert await tx.delete_policy("nightly", "ann", world.at(2))
+        assert not await tx.delete_policy("nightly", "ann", world.at(3))
+    assert list(await world.store.policies()) == []
+    async with world.store.changing() as tx:
+        assert (await tx.put_policy("nightly", {"spec": {}}, "ann", world.at(4))).rev == 4
+    assert [(rev, author) for rev, _, author, _ in await world.store.policy_revisions("nightly")] == [
+        (4, "ann"),
+        (3, "ann"),
+        (2, "bob"),
+        (1, "ann"),
+    ]
+
+
+@pytest.mark.requirement("CARE-14")
+async def test_the_switch_says_who_and_why(world: World) -> None:
+    assert await world.store.maintenance() == Switch()
+    async with world.store.changing() as tx:
+        assert await tx.set_automatic(False, "ann", "migration", world.at(1))
+        assert not await tx.set_automatic(False, "bob", "", world.at(2))
+    found = await world.store.maintenance()
+    assert found == Switch(automatic=False, who="ann", since=world.at(1), reason="migration")
+    async with world.store.changing() as tx:
+        assert await tx.set_automatic(True, "bob", "", world.at(3))
+        assert (await tx.lock_maintenance()).automatic
+
+
+async def test_a_table_is_news_only_when_it_changed(world: World) -> None:
+    await see(world, Seen(table=FLIGHTS, location="a"), Seen(table=WEATHER, location="b"))
+    first = {one.table: one for one in await world.store.tables()}
+    await see(world, Seen(table=FLIGHTS, location="a"), Seen(table=WEATHER, location=None), after=1)
+    news = await world.store.tables(since=max(one.version for one in first.values()))
+    assert [(one.table, one.location, one.seen_at) for one in news] == [(WEATHER, None, world.at(1))]
+    assert [one.table for one in await world.store.tables([FLIGHTS, "lake.raw.none"])] == [FLIGHTS]
+
+
+@pytest.mark.requirement("CARE-5")
+async def test_health_is_kept_as_history_and_an_error_takes_none_of_it_away(world: World) -> None:
+    await see(world, Seen(table=FLIGHTS, location="a"))
+    async with world.store.changing() as tx:
+        good = Measured(table=FLIGHTS, location="a", health={"files": 12}, score=55.0)
+        await tx.record_health([good, Measured(table="lake.raw.none", location="a")], world.at(1))
+    async with world.store.changing() as tx:
+        await tx.record_health([Measured(table=FLIGHTS, location="b", error="no such file")], world.at(2))
+    (found,) = await world.store.tables()
+    assert (found.health, found.score, found.error) == ({"files": 12}, 55.0, "no such file")
+    assert (found.assessed, found.assessed_at) == ("b", world.at(2))
+    async with world.store.changing() as tx:
+        later = Measured(table=FLIGHTS, location="c", health={"files": 3}, score=None)
+        await tx.record_health([later], world.at(3))
+    history = await world.store.table_history(FLIGHTS, None, 10)
+    assert list(history) == [(world.at(3), {"files": 3}, None), (world.at(1), {"files": 12}, 55.0)]
+    assert list(await world.store.table_history(FLIGHTS, world.at(3), 1)) == [(world.at(1), {"files": 12}, 55.0)]
+
+
+@pytest.mark.requirement("CARE-7")
+async def test_what_is_reserved_counts_until_it_is_settled_once(world: World) -> None:
+    schedule = await world.schedule("care", due=None)
+    run = await world.manual(schedule, world.at(1))
+    async with world.store.changing() as tx:
+        await tx.lock_maintenance()
+        await tx.reserve([order(run)], world.at(1))
+    (open_one,) = await world.store.open_care()
+    assert (open_one.order, open_one.state, open_one.note) == (order(run), State.WAITING, None)
+    (record,) = await world.store.care_since(world.at(5))  # it is open: it counts, however long ago it began
+    assert (record.bytes, record.outcome) == (100, None)
+    settled = Settlement(run=run, outcome="succeeded", bytes=70, result={"files_before": 9, "files_after": 2})
+    async with world.store.changing() as tx:
+        assert set(await tx.settle_care([settled], world.at(6))) == {run}
+        assert set(await tx.settle_care([settled], world.at(7))) == set()
+    assert list(await world.store.open_care()) == []
+    assert list(await world.store.care_since(world.at(5))) == []
+    (done,) = await world.store.care_of(FLIGHTS, None, 10)
+    assert (done.bytes, done.outcome, done.settled_at) == (70, "succeeded", world.at(6))
+    assert done.result == settled.result
+    assert list(await world.store.care_of(WEATHER, None, 10)) == []
+
+
+async def test_how_a_maintenance_run_stands_is_seen_with_what_it_left(world: World) -> None:
+    schedule = await world.schedule("care", due=None)
+    run = await world.manual(schedule, world.at(1))
+    async with world.store.changing() as tx:
+        await tx.reserve([order(run)], world.at(1))
+    await world.admit(world.at(1))
+    (launch,) = await world.begin_runs(world.at(2))
+    (running,) = await world.store.open_care()
+    assert (running.state, running.started_at, running.finished_at) == (State.RUNNING, world.at(2), None)
+    note = {"code": "maintenance.done", "message": "9 files became 2.", "result": {"files_after": 2}}
+    done = Finish(outcome=State.SUCCEEDED, reason="")
+    end = AttemptEnd(attempt=launch.attempt, outcome="succeeded", error=note, ago=0, ran=True, then=done)
+    async with world.store.transaction(world.worker) as tx:
+        await tx.ended([end], world.at(3))
+    (ended,) = await world.store.open_care()
+    assert (ended.state, ended.note, ended.finished_at) == (State.SUCCEEDED, note, world.at(3))
+
+
+async def test_what_became_of_operations_is_kept_by_table(world: World) -> None:
+    async with world.store.changing() as tx:
+        await tx.put_care(FLIGHTS, {"expire_snapshots": {"failures": 1}, "rewrite_manifests": {"failures": 0}})
+        await tx.put_care(WEATHER, {"expire_snapshots": {"failures": 2}})
+    async with world.store.changing() as tx:
+        await tx.put_care(FLIGHTS, {"expire_snapshots": {"failures": 3}})
+    assert await world.store.care([FLIGHTS]) == {
+        FLIGHTS: {"expire_snapshots": {"failures": 3}, "rewrite_manifests": {"failures": 0}}
+    }
+    assert set(await world.store.care()) == {FLIGHTS, WEATHER}
+
+
+async def test_what_is_rolled_back_was_never_there(world: World) -> None:
+    with pytest.raises(RuntimeError):
+        async with world.store.changing() as tx:
+            await tx.lock_maintenance()
+            await tx.put_policy("nightly", {"spec": {}}, "ann", world.at(0))
+            await tx.see_tables([Seen(table=FLIGHTS, location="a")], world.at(0))
+            raise RuntimeError
+    assert (list(await world.store.policies()), list(await world.store.tables())) == ([], [])

@@ -1,0 +1,190 @@
+"""Tables that are looked after, in memory, as in store/tables.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tidegate.domain.ids import RunKey
+from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.tables import (
+    CareOrder,
+    CareRecord,
+    Measured,
+    OpenCare,
+    PolicyRecord,
+    Seen,
+    Settlement,
+    Switch,
+    TableRecord,
+)
+from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.engine import RunTransaction
+
+
+class TablesTransaction(RunTransaction):
+    """`ports.tables.TablesTx`."""
+
+    __slots__ = ()
+
+    async def lock_maintenance(self) -> Switch:
+        self.check()
+        await self.lock(self.data.maintenance_off, "")
+        return self.get(self.data.maintenance_off, "") or Switch()
+
+    async def set_automatic(self, on: bool, who: str, reason: str, now: Instant) -> bool:
+        if (await self.lock_maintenance()).automatic == on:
+            return False
+        off = None if on else Switch(automatic=False, who=who, since=now, reason=reason)
+        if off is None:
+            self.delete(self.data.maintenance_off, "")
+        else:
+            self.put(self.data.maintenance_off, "", off)
+        self.topics["clock"] = None
+        return True
+
+    async def put_policy(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
+        return await self._revise(name, document, author, now)
+
+    async def delete_policy(self, name: str, author: str, now: Instant) -> bool:
+        self.check()
+        await self.lock(self.data.policy, name)
+        known = self.get(self.data.policy, name)
+        if known is None or not known.document:
+            return False
+        await self._revise(name, {}, author, now)
+        return True
+
+    async def _revise(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
+        self.check()
+        await self.lock(self.data.policy, name)
+        known = self.get(self.data.policy, name)
+        rev = known.rev + 1 if known else 1
+        record = PolicyRecord(name=name, rev=rev, document=document, author=author, updated_at=now)
+        self.put(self.data.policy, name, record)
+        await self.lock(self.data.policy_revision, (name, rev))
+        self.put(self.data.policy_revision, (name, rev), record)
+        self.topics["clock"] = None
+        return record
+
+    async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
+        self.check()
+        for one in sorted(seen, key=lambda each: each.table):
+            await self.lock(self.data.lake_table, one.table)
+            known = self.get(self.data.lake_table, one.table)
+            if known is None:
+                self._put_table(TableRecord(table=one.table, version=0, location=one.location, seen_at=now))
+            elif known.location != one.location:
+                self._put_table(replace(known, location=one.location, seen_at=now))
+
+    def _put_table(self, record: TableRecord) -> None:
+        self.data.table_versions += 1
+        self.put(self.data.lake_table, record.table, replace(record, version=self.data.table_versions))
+
+    async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
+        self.check()
+        for one in sorted(measured, key=lambda each: each.table):
+            await self.lock(self.data.lake_table, one.table)
+            known = self.get(self.data.lake_table, one.table)
+            if known is None:
+                continue
+            fresh = replace(known, assessed=one.location, assessed_at=now, error=one.error)
+            if one.health is not None:
+                fresh = replace(fresh, health=one.health, score=one.score)
+                await self.lock(self.data.table_health, (one.table, now))
+                self.put(self.data.table_health, (one.table, now), one)
+            self._put_table(fresh)
+
+    async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
+        self.check()
+        for one in orders:
+            await self.lock(self.data.maintenance, one.run)
+            self.put(self.data.maintenance, one.run, CareRecord(order=one, at=now, bytes=one.bytes))
+
+    async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
+        self.check()
+        done = set()
+        for one in settled:
+            await self.lock(self.data.maintenance, one.run)
+            known = self.get(self.data.maintenance, one.run)
+            if known is None or known.settled_at is not None:
+                continue
+            ended = replace(known, settled_at=now, outcome=one.outcome, bytes=one.bytes, result=one.result)
+            self.put(self.data.maintenance, one.run, ended)
+            done.add(one.run)
+        return done
+
+    async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
+        self.check()
+        for operation, history in sorted(histories.items()):
+            await self.lock(self.data.table_care, (table, operation))
+            self.put(self.data.table_care, (table, operation), history)
+
+
+class TablesReading:
+    """`ports.tables.TablesReads`."""
+
+    data: Data
+
+    async def maintenance(self) -> Switch:
+        return self.data.maintenance_off.rows.get("") or Switch()
+
+    async def policies(self) -> Sequence[PolicyRecord]:
+        return [one for _, one in sorted(self.data.policy.rows.items()) if one.document]
+
+    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
+        found = [one for (named, _), one in sorted(self.data.policy_revision.rows.items()) if named == name]
+        return [(one.rev, one.document or None, one.author, one.updated_at) for one in reversed(found)]
+
+    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
+        rows = self.data.lake_table.rows
+        wanted = sorted(rows) if names is None else sorted(name for name in set(names) if name in rows)
+        return [rows[name] for name in wanted if rows[name].version > since]
+
+    async def table_history(
+        self, table: str, before: Instant | None, limit: int
+    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
+        found = [
+            (at, one.health or {}, one.score)
+            for (name, at), one in sorted(self.data.table_health.rows.items(), reverse=True)
+            if name == table and (before is None or at < before)
+        ]
+        return found[:limit]
+
+    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
+        found: dict[str, dict[str, JsonObject]] = {}
+        for (table, operation), history in sorted(self.data.table_care.rows.items()):
+            if tables is None or table in tables:
+                found.setdefault(table, {})[operation] = history
+        return found
+
+    async def open_care(self) -> Sequence[OpenCare]:
+        return [self._open_care(one) for one in self._by_start() if one.settled_at is None]
+
+    def _open_care(self, one: CareRecord) -> OpenCare:
+        run = self.data.run.rows.get(one.order.run)
+        if run is None:
+            return OpenCare(order=one.order, at=one.at, state=State.CANCELLED)
+        ended = [each for key, each in self.data.attempt.rows.items() if key.run == run.key and each.finished_at]
+        last = max(ended, key=lambda each: each.key.number, default=None)
+        return OpenCare(
+            order=one.order,
+            at=one.at,
+            state=run.state,
+            reason=run.reason,
+            started_at=run.started_at,
+            finished_at=run.finished_at,
+            note=last.error if last else None,
+        )
+
+    def _by_start(self) -> list[CareRecord]:
+        return sorted(self.data.maintenance.rows.values(), key=lambda one: (one.at, one.order.run))
+
+    async def care_since(self, since: Instant) -> Sequence[CareRecord]:
+        return [one for one in self._by_start() if one.at >= since or one.settled_at is None]
+
+    async def care_of(self, table: str, before: Instant | None, limit: int) -> Sequence[CareRecord]:
+        found = [one for one in self._by_start() if one.order.table == table and (before is None or one.at < before)]
+        return found[::-1][:limit]

@@ -1,0 +1,194 @@
+"""Tables that are looked after, in PostgreSQL. See `ports.tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tidegate.domain.ids import RunKey, ScheduleId
+from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.tables import (
+    CareOrder,
+    CareRecord,
+    Measured,
+    OpenCare,
+    PolicyRecord,
+    Seen,
+    Settlement,
+    Switch,
+    TableRecord,
+)
+from tidegate.store.arrays import Floats, Texts
+from tidegate.store.codec import to_json
+from tidegate.store.connection import Row
+from tidegate.store.sql import load
+from tidegate.store.transactions import Parts, Tx
+
+Q = load("tables")
+_TOP = (1 << 63) - 1
+
+
+class TablesTx(Tx):
+    """`ports.tables.TablesTx`."""
+
+    async def lock_maintenance(self) -> Switch:
+        await self.session.send(Q.lock)
+        return _switch(await self.session.row(Q.off))
+
+    async def set_automatic(self, on: bool, who: str, reason: str, now: Instant) -> bool:
+        self.tell("clock")
+        if on:
+            return await self.session.row(Q.switch_on) is not None
+        return await self.session.row(Q.switch_off, who=who, reason=reason, now=now) is not None
+
+    async def put_policy(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
+        row = await self.session.row(Q.put_policy, name=name, document=to_json(document), author=author, now=now)
+        assert row is not None
+        await self._add_policy_revision(name, row[0], document, author, now)
+        return PolicyRecord(name=name, rev=row[0], document=document, author=author, updated_at=now)
+
+    async def delete_policy(self, name: str, author: str, now: Instant) -> bool:
+        row = await self.session.row(Q.bury_policy, name=name, author=author, now=now)
+        if row is not None:
+            await self._add_policy_revision(name, row[0], None, author, now)
+        return row is not None
+
+    async def _add_policy_revision(
+        self, name: str, rev: int, document: JsonObject | None, author: str, now: Instant
+    ) -> None:
+        given = {"name": name, "rev": rev, "document": to_json(document), "author": author, "now": now}
+        await self.session.send(Q.add_policy_revision, **given)
+        self.tell("clock")  # the assessor looks at once
+
+    async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
+        names = Texts(one.table for one in seen)
+        await self.session.send(Q.lock_tables, names=names)
+        await self.session.send(Q.see_tables, names=names, locations=Texts(one.location for one in seen), now=now)
+
+    async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
+        given = {
+            "names": Texts(one.table for one in measured),
+            "healths": Texts(to_json(one.health) for one in measured),
+            "scores": Floats(one.score for one in measured),
+        }
+        await self.session.send(Q.lock_tables, names=given["names"])
+        locations, errors = Texts(one.location for one in measured), Texts(one.error for one in measured)
+        await self.session.send(Q.measure, **given, locations=locations, errors=errors, now=now)
+        await self.session.send(Q.keep_health, **given, now=now)
+
+    async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
+        for one in orders:
+            await self.session.send(
+                Q.reserve,
+                slot=one.run.slot,
+                schedule=one.run.schedule_id,
+                ord=one.run.ord,
+                name=one.table,
+                operation=one.operation,
+                policy=one.policy,
+                policy_rev=one.policy_rev,
+                manual=one.manual,
+                bytes=one.bytes,
+                now=now,
+            )
+
+    async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
+        done = set()
+        for one in settled:
+            row = await self.session.row(
+                Q.settle,
+                slot=one.run.slot,
+                schedule=one.run.schedule_id,
+                ord=one.run.ord,
+                outcome=one.outcome,
+                bytes=one.bytes,
+                result=to_json(one.result),
+                now=now,
+            )
+            if row is not None:
+                done.add(one.run)
+        return done
+
+    async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
+        for operation, history in sorted(histories.items()):
+            await self.session.send(Q.put_care, name=table, operation=operation, history=to_json(history))
+
+
+class TablesReading:
+    """`ports.tables.TablesReads`."""
+
+    parts: Parts
+
+    async def maintenance(self) -> Switch:
+        return _switch(await self.parts.database.row(Q.off))
+
+    async def policies(self) -> Sequence[PolicyRecord]:
+        fields = ("name", "rev", "document", "author", "updated_at")
+        rows = await self.parts.database.rows(Q.policies)
+        return [PolicyRecord(**dict(zip(fields, row, strict=True))) for row in rows]
+
+    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
+        rows = await self.parts.database.rows(Q.policy_revisions, name=name)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
+        wanted = None if names is None else Texts(sorted(names))
+        rows = await self.parts.database.rows(Q.tables, names=wanted, since=since)
+        fields = ("table", "version", "location", "seen_at", "assessed", "assessed_at", "health", "score", "error")
+        return [TableRecord(**dict(zip(fields, row, strict=True))) for row in rows]
+
+    async def table_history(
+        self, table: str, before: Instant | None, limit: int
+    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
+        given = {"name": table, "before": _TOP if before is None else before, "limit": limit}
+        rows = await self.parts.database.rows(Q.table_history, **given)
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
+        wanted = None if tables is None else Texts(sorted(tables))
+        found: dict[str, dict[str, JsonObject]] = {}
+        for table, operation, history in await self.parts.database.rows(Q.care, names=wanted):
+            found.setdefault(table, {})[operation] = history
+        return found
+
+    async def open_care(self) -> Sequence[OpenCare]:
+        return [
+            OpenCare(
+                order=_order(row),
+                at=row[9],
+                state=State(row[10]),
+                reason=row[11],
+                started_at=row[12],
+                finished_at=row[13],
+                note=row[14],
+            )
+            for row in await self.parts.database.rows(Q.open_care)
+        ]
+
+    async def care_since(self, since: Instant) -> Sequence[CareRecord]:
+        return [_record(row) for row in await self.parts.database.rows(Q.care_since, since=since)]
+
+    async def care_of(self, table: str, before: Instant | None, limit: int) -> Sequence[CareRecord]:
+        given = {"name": table, "before": _TOP if before is None else before, "limit": limit}
+        return [_record(row) for row in await self.parts.database.rows(Q.care_of, **given)]
+
+
+def _switch(row: Row | None) -> Switch:
+    return Switch() if row is None else Switch(automatic=False, who=row[0], since=row[1], reason=row[2])
+
+
+def _order(row: Row) -> CareOrder:
+    return CareOrder(
+        run=RunKey(row[0], ScheduleId(row[1]), row[2]),
+        table=row[3],
+        operation=row[4],
+        policy=row[5],
+        policy_rev=row[6],
+        manual=row[7],
+        bytes=row[8],
+    )
+
+
+def _record(row: Row) -> CareRecord:
+    return CareRecord(order=_order(row), at=row[9], bytes=row[10], outcome=row[11], settled_at=row[12], result=row[13])
