@@ -24,6 +24,7 @@ from tidegate.documents import plugged
 from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import MILLISECOND, SECOND
+from tidegate.domain.pools import built_in
 from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.courier import Courier
 from tidegate.engine.deadlines import Deadlines
@@ -36,6 +37,7 @@ from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Part, Topic
 from tidegate.engine.prober import Prober
+from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
@@ -162,13 +164,12 @@ async def member(role: str, settings: Settings) -> AsyncIterator[Member]:
 
 
 async def ensure_pools(store: ControlStore) -> None:
-    """The two pools that programs are in when they name none. What a person made of them stays."""
+    """The pools that programs are in when they name none. What a person made of them stays."""
     known = {pool.name for pool in await store.pools()}
-    missing = {"default": 4 * (os.cpu_count() or 1), "spark": 2}.items()
-    for name, slots in missing:
+    for name, (slots, rate) in built_in(os.cpu_count() or 1).items():
         if name not in known:
             async with store.changing() as tx:
-                await tx.put_pool(name, slots, None)
+                await tx.put_pool(name, slots, rate)
 
 
 def membership(one: Member, settings: Settings) -> Membership:
@@ -223,6 +224,7 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             SecondHand(store, fence, keeping),
             Matcher(store, fence),
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
+            Publisher(store, fence),
             Deadlines(store, fence),
             Prober(store, AllProbes(settings.probes), fence),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),

@@ -190,6 +190,13 @@ any_program = st.one_of(
         common,
         argv=st.lists(texts, min_size=1, max_size=3).filter(lambda argv: bool(argv[0].strip())).map(tuple),
     ),
+    st.builds(
+        lambda c, **own: programs.Publish(**{**c, "environment": {}}, **own),
+        common,
+        event=st.just("user.loaded"),
+        key=st.sampled_from(["eu", "sales/eu", "{{ arguments.region }}"]),
+        payload=st.just({}) | st.just({"day": "{{ fire_time }}", "n": [1, None]}),
+    ),
 )
 
 

@@ -276,7 +276,24 @@ def test_a_wrong_schedule_names_the_place_and_the_remedy(name: str) -> None:
 
 PROGRAMS: dict[str, tuple[dict[str, Any], str, str]] = {
     "misspelt": ({"type": "pyspak"}, "spec", "did you mean 'pyspark'?"),
-    "later": ({"type": "http"}, "spec", "'http' programs are not in this version yet; available: pyspark"),
+    "later": (
+        {"type": "maintenance"},
+        "spec",
+        "'maintenance' programs are not in this version yet; available: pyspark",
+    ),
+    "events_of_ours": ({"type": "publish", "event": "run.started", "key": "a"}, "spec.event", "by Tidegate itself"),
+    "no_event": ({"type": "publish", "event": "loaded", "key": "a"}, "spec.event", "known: user.NAME"),
+    "event_key": ({"type": "publish", "event": "user.x", "key": "a/ b"}, "spec.key", "write namespace/name"),
+    "event_template": (
+        {"type": "publish", "event": "user.x", "key": "a", "payload": {"day": "{{ fire_tiem }}"}},
+        "spec.payload",
+        "did you mean 'fire_time'?",
+    ),
+    "event_environment": (
+        {"type": "publish", "event": "user.x", "key": "a", "environment": {"A": "b"}},
+        "spec.environment",
+        "not",
+    ),
     "no_command": ({"type": "command", "argv": []}, "spec.argv", "must not be empty"),
     "argv_is_a_list": ({"type": "command", "argv": "ls"}, "spec.argv", 'must be a list, not the text "ls"'),
     "argv_of_text": ({"type": "command", "argv": ["a", 1]}, "spec.argv[1]", "must be text, not the number 1"),

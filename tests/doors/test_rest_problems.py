@@ -78,7 +78,7 @@ def test_an_unknown_program_is_422_at_its_path(served: Served) -> None:
 
 
 def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
-    body = {"spec": {"type": "http", "url": "http://x"}}
+    body = {"spec": {"type": "maintenance"}}
     said = problem(served("PUT", f"{NS}/programs/p", json=body), 422, "invalid")
     assert "not in this version yet" in said["errors"][0]["reason"]
     sink = {"apiVersion": "tidegate/v1", "kind": "Sink", "metadata": {"name": "s"}, "spec": {}}

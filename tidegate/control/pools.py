@@ -7,11 +7,9 @@ from tidegate.documents import encode
 from tidegate.documents.declared import Pool
 from tidegate.domain.errors import Refused
 from tidegate.domain.instants import Instant
+from tidegate.domain.pools import BUILT_IN
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change, ControlStore, ControlTx, PoolRecord
-
-BUILT_IN = frozenset({"default", "spark"})
-"""Programs that name no pool take these, so they are always there."""
 
 
 async def put(store: ControlStore, declaration: Pool, *, who: str, dry_run: bool = False) -> Effect:
@@ -22,7 +20,7 @@ async def put(store: ControlStore, declaration: Pool, *, who: str, dry_run: bool
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:
-    """Raises NotFound; Conflict while it is in use; Refused for `default` and `spark`."""
+    """Raises NotFound; Conflict while it is in use; Refused for those that are always there."""
     if name in BUILT_IN:
         raise Refused(f"pool {name!r} is always there", remedy="Give it fewer slots instead.")
     stored = {one.name: one for one in await store.pools()}.get(name)

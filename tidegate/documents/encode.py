@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
-from typing import Any, assert_never
+from typing import Any
 
-from tidegate.domain import constraints, programs, schedules, triggers
+from tidegate.domain import constraints, schedules, triggers
 from tidegate.domain.constraints import Constraint, Unmet, clock
 from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.programs import ProgramSpec
@@ -124,11 +124,7 @@ def _without(said: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def program(spec: ProgramSpec) -> dict[str, Any]:
     """The `spec` of a Program document."""
-    match spec:
-        case programs.PySpark() | programs.SparkSql() | programs.Python() | programs.Command() | programs.Maintenance():
-            return {"type": spec.TYPE, **_said(spec)}
-        case _:
-            assert_never(spec)
+    return {"type": spec.TYPE, **_said(spec)}
 
 
 def pool(slots: int, rate: tuple[int, int, int] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 KINDS = frozenset({"MaintenancePolicy", "Sink"})
 TRIGGERS: frozenset[str] = frozenset()
-PROGRAMS = frozenset({"spark_submit", "http", "publish", "maintenance"})
+PROGRAMS = frozenset({"spark_submit", "http", "maintenance"})
 KEYS: frozenset[str] = frozenset()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tidegate.documents.base import Document
 from tidegate.documents.scalars import JsonMap, Name, choice, say, wrong
-from tidegate.domain import programs
+from tidegate.domain import events, programs, templates
 from tidegate.domain.programs import Isolation
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,24 +31,27 @@ class Common(Document):
     """What every program takes."""
 
     pool: Name | None = Field(
-        default=None, description="whose slots it takes; left out: `spark` or `default`, by its type"
+        default=None, description="whose slots it takes; left out: `spark`, `publish` or `default`, by its type"
     )
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     arguments: JsonMap = Field(default_factory=dict, description="arguments of every run; its schedule's go over them")
+
+    def common(self) -> dict[str, Any]:
+        return {"pool": self.pool, "groups": tuple(self.groups), "arguments": self.arguments}
+
+
+class Process(Common):
+    """What every program takes that is a process."""
+
     environment: Annotated[JsonMap, BeforeValidator(_environment)] = Field(
         default_factory=dict, description="environment variables; `env:NAME` is read from the worker's own"
     )
 
     def common(self) -> dict[str, Any]:
-        return {
-            "pool": self.pool,
-            "groups": tuple(self.groups),
-            "arguments": self.arguments,
-            "environment": self.environment,
-        }
+        return {**super().common(), "environment": self.environment}
 
 
-class Spark(Common):
+class Spark(Process):
     """What every Spark program takes."""
 
     conf: JsonMap = Field(default_factory=dict, description="Spark settings of its session")
@@ -94,7 +97,7 @@ class SparkSql(Spark):
         return sql
 
 
-class Python(Common):
+class Python(Process):
     """A Python function in a pooled process, without Spark."""
 
     type: Literal["python"]
@@ -106,7 +109,7 @@ class Python(Common):
         return _function(entry, "")
 
 
-class Command(Common):
+class Command(Process):
     """A process, found on PATH; nothing is given to a shell."""
 
     type: Literal["command"]
@@ -120,10 +123,40 @@ class Command(Common):
         return argv
 
 
-Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command, Field(discriminator="type")]
+class Publish(Common):
+    """An event, published in the transaction that begins and ends the run; nothing is started."""
+
+    type: Literal["publish"]
+    event: str = Field(description="type of the event: user.NAME, or dataset.updated of a dataset that nobody watches")
+    key: str = Field(description="what it is about: a name or namespace/name, or the dataset's; may hold templates")
+    payload: JsonMap = Field(default_factory=dict, description="what is to be known about it; may hold templates")
+
+    @field_validator("event")
+    @classmethod
+    def _may_be_published(cls, event: str) -> str:
+        if reason := events.publish_fault(event):
+            raise wrong(reason)
+        return event
+
+    @field_validator("key", "payload")
+    @classmethod
+    def _can_be_published(cls, value: Any, info: ValidationInfo) -> Any:
+        """What holds templates is looked at again when it is filled in."""
+        at = str(info.field_name)
+        _templated(value, at)
+        if "event" in info.data and next(templates.templates(value), None) is None:
+            event = info.data["event"]
+            key = events.qualified(event, value if at == "key" else "a", "b")
+            payload = value if at == "payload" else {}
+            if found := [one for one in events.faults(event, key, payload, None, 0) if one.path.startswith(at)]:
+                raise wrong("; ".join(f"{one.path.removeprefix(at).strip('.')} {one.reason}".strip() for one in found))
+        return value
 
 
-def program_of(document: PySpark | SparkSql | Python | Command) -> programs.ProgramSpec:
+Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command | Publish, Field(discriminator="type")]
+
+
+def program_of(document: PySpark | SparkSql | Python | Command | Publish) -> programs.ProgramSpec:
     """The domain's value of a program document."""
     match document:
         case PySpark():
@@ -141,8 +174,19 @@ def program_of(document: PySpark | SparkSql | Python | Command) -> programs.Prog
             return programs.Python(entry=document.entry, **document.common())
         case Command():
             return programs.Command(argv=tuple(document.argv), **document.common())
+        case Publish():
+            return programs.Publish(
+                event=document.event, key=document.key, payload=document.payload, **document.common()
+            )
         case _:
             assert_never(document)
+
+
+def _templated(value: Any, at: str) -> Any:
+    """A value of a program whose templates can be read."""
+    if found := templates.program_faults(value, at):
+        raise wrong("; ".join(one.reason if one.path == at else f"{one.path}: {one.reason}" for one in found))
+    return value
 
 
 def _function(entry: str, beside: str) -> str:

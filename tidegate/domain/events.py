@@ -67,16 +67,21 @@ def type_fault(type: str) -> str | None:
     return f"{type!r} is not an event type; known: user.NAME, {', '.join(sorted(OWN_EVENTS))}"
 
 
+def publish_fault(type: str) -> str | None:
+    """What is wrong with the type of an event that somebody wants to publish; None when it may be."""
+    if type in OWN_EVENTS and type != DATASET_UPDATED:
+        return f"{type!r} events are published by Tidegate itself; publish dataset.updated or user.NAME"
+    return type_fault(type)
+
+
 def faults(type: str, key: str, payload: Mapping[str, Any], time: Instant | None, now: Instant) -> Sequence[Fault]:
     """Everything that is wrong with an event that somebody wants to publish; paths are those of its document."""
     return list(_faults(type, key, payload, time, now))
 
 
 def _faults(type: str, key: str, payload: Mapping[str, Any], time: Instant | None, now: Instant) -> Iterator[Fault]:
-    if (wrong := type_fault(type)) is not None:
+    if (wrong := publish_fault(type)) is not None:
         yield Fault("type", wrong)
-    elif type in OWN_EVENTS and type != DATASET_UPDATED:
-        yield Fault("type", f"{type!r} events are published by Tidegate itself; publish dataset.updated or user.NAME")
     elif type == DATASET_UPDATED:
         if not _DATASET.fullmatch(key):
             yield Fault("key", "must be the name of a dataset: 1 to 255 characters without spaces")

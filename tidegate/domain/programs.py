@@ -21,7 +21,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """What every program takes. `pool` None means the kind's own: `spark` for Spark kinds, else `default`."""
+    """What every program takes. `pool` None means the kind's own (`POOLS`), else `default`."""
 
     pool: str | None = None
     groups: tuple[str, ...] = ()
@@ -73,8 +73,21 @@ class Maintenance(Common):
     TYPE: ClassVar[str] = "maintenance"
 
 
-ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Maintenance
-PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Maintenance)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish(Common):
+    """An event, and nothing else: no worker takes part. `event` is its type. Text in `key` and `payload` may hold the
+    templates of `domain.templates`, `arguments.NAME` among them."""
+
+    TYPE: ClassVar[str] = "publish"
+    event: str
+    key: str
+    payload: JsonObject = field(default_factory=dict)
+
+
+ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Publish | Maintenance
+PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Publish, Maintenance)
+POOLS = {PySpark.TYPE: "spark", SparkSql.TYPE: "spark", Maintenance.TYPE: "spark", Publish.TYPE: Publish.TYPE}
+"""The pools of kinds that have one of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,4 +106,4 @@ class ProgramRef:
 
     @property
     def pool(self) -> str:
-        return self.spec.pool or ("spark" if isinstance(self.spec, PySpark | SparkSql | Maintenance) else "default")
+        return self.spec.pool or POOLS.get(self.spec.TYPE, "default")

@@ -5,6 +5,7 @@
     filters   = { "|" filter }      filter = name [ ":" argument ], the argument in quotes or bare
 
 A string that is one template becomes the value as it is (a list stays a list); inside other text it becomes text.
+In what a program itself is made of (the payload of an event, the body of a call) `arguments.NAME` is known, too.
 `{{{{` is a literal `{{`. Nothing is run and nothing is looked up but these names:
 
     fire_time, previous_fire_time     RFC 3339 in UTC, or null
@@ -33,6 +34,7 @@ from tidegate.domain.instants import from_datetime
 from tidegate.domain.zones import UnknownZone, Zone, resolve
 
 ROOTS = ("fire_time", "previous_fire_time", "cause", "timed_out_waiting", "inputs", "upstream")
+ARGUMENTS = "arguments"
 INPUT = ("from_snapshot", "to_snapshot", "rows", "bytes", "events", "partitions")
 UPSTREAM = ("id", "program", "outcome", "arguments")
 CAUSE = ("type", "by")
@@ -117,6 +119,20 @@ def faults(arguments: Mapping[str, Any], datasets: Sequence[str], *, upstream: b
     return found
 
 
+def program_faults(value: Any, at: str) -> list[Fault]:
+    """What can be known to be wrong when a program is declared, which knows no trigger yet."""
+    found = []
+    for where, text in templates(value, at):
+        try:
+            template = parse(text)
+            _known(template.path[0], (*ROOTS, ARGUMENTS), "is not known")
+            for name, given in template.filters:
+                _filter(name, given)
+        except BadTemplate as wrong:
+            found.append(Fault(where, f"{{{{ {text.strip()} }}}}: {wrong}"))
+    return found
+
+
 def _check(template: Template, datasets: Sequence[str], upstream: bool) -> None:
     root, *rest = template.path
     _known(root, ROOTS, "is not known")
@@ -174,8 +190,10 @@ def _unknown(name: str, known: Sequence[str], what: str) -> str:
 # ── filling in ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def render(arguments: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with every template filled in from a context (see `context`).
+def render(
+    arguments: Mapping[str, Any], context: Mapping[str, Any], at: str = f"{ARGUMENTS}.", what: str = "the arguments"
+) -> dict[str, Any]:
+    """The arguments with every template filled in from a context (see `context`). `at` begins the paths of faults.
 
     Raises Invalid, naming every fault with its place: a name that is not there, or a filter that does not fit."""
     found: list[Fault] = []
@@ -195,9 +213,9 @@ def render(arguments: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str
             case _:
                 return value
 
-    done = {key: fill(value, f"arguments.{key}") for key, value in arguments.items()}
+    done = {key: fill(value, f"{at}{key}") for key, value in arguments.items()}
     if found:
-        raise Invalid(found, what="the templates in the arguments")
+        raise Invalid(found, what=f"the templates in {what}")
     return done
 
 
@@ -242,7 +260,7 @@ def _value(text: str, context: Mapping[str, Any]) -> Any:
 
 def _look(path: tuple[str, ...], context: Mapping[str, Any]) -> Any:
     root, *rest = path
-    _known(root, ROOTS, "is not known")
+    _known(root, list(context), "is not known")
     value = context[root]
     if root == "inputs" and rest:
         dataset, left = dataset_of(rest, list(value))

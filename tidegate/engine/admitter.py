@@ -16,6 +16,7 @@ from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Decision
 from tidegate.domain.evidence import shown, take
 from tidegate.domain.ids import Fence, RunKey
 from tidegate.domain.instants import MILLISECOND, Duration, Instant
+from tidegate.domain.programs import Publish
 from tidegate.domain.progress import advance
 from tidegate.domain.runs import MERGING
 from tidegate.domain.schedules import Waiting
@@ -72,8 +73,7 @@ class Admitter:
 
         full = len(candidates) >= limit if small else self._batch.took(len(candidates))
         wakes = set[Topic]()
-        if any(isinstance(one, Admit) for one in verdicts):
-            wakes.add(Topic.READY)
+        wakes.update(Topic.PUBLISH if _publishes(one) else Topic.READY for one in verdicts if isinstance(one, Admit))
         if any(isinstance(one, Discard) for one in verdicts):
             wakes.add(Topic.CLOCK)  # an after_finish clock may go on
         upcoming = None if full else await self._store.next_wake()
@@ -103,6 +103,10 @@ class Admitter:
                 await tx.collect([collected], now)
             pins.append(pin)
         return await tx.pin(pins, now), tuple(notes)
+
+
+def _publishes(going: Admit) -> bool:
+    return isinstance(going.program.spec, Publish)
 
 
 def _filled(

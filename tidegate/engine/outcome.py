@@ -23,6 +23,8 @@ class Topic(StrEnum):
     """Something may be admitted: new runs, a released counter or slot."""
     READY = "ready"
     """Something may be launched."""
+    PUBLISH = "publish"
+    """Runs that only publish became ready. Never leaves the process."""
     EVENTS = "events"
     """Something was published that a trigger may wait for."""
     STOP = "stop"

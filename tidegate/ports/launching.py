@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
+from tidegate.domain import templates
+from tidegate.domain.evidence import told
 from tidegate.domain.ids import AttemptKey
-from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.instants import Duration, Instant, format_instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import JsonObject
@@ -37,6 +39,22 @@ class Launch:
     @property
     def identity(self) -> str:
         return self.attempt.identity
+
+    def filled(self, parts: JsonObject, what: str) -> dict[str, Any]:
+        """Parts of the program's spec with their templates filled in from this run (see `domain.templates`).
+
+        Raises Invalid with every fault; `what` they stand in is said."""
+        known = told(self.evidence, self.inputs)
+        context = templates.context(
+            fire_time=None if self.fire_time is None else format_instant(self.fire_time),
+            previous_fire_time=None if self.previous_fire_time is None else format_instant(self.previous_fire_time),
+            cause=self.cause.value,
+            by=self.caused_by,
+            inputs=known["inputs"],
+            upstream=known["upstream"],
+            timed_out_waiting=known["timed_out_waiting"],
+        )
+        return templates.render(parts, {**context, templates.ARGUMENTS: self.arguments}, at="", what=what)
 
 
 class Phase(StrEnum):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from tidegate.sdk.constraints import in_zone
+from tidegate.sdk.data import Event
 from tidegate.sdk.programs import Bound, Program, entry_of
 from tidegate.sdk.triggers import When
 
@@ -83,6 +84,15 @@ class App:
     def command(self, name: str, *argv: str, **options: Any) -> Program[..., None]:
         """Declare a command: a process, found on PATH, never given to a shell."""
         return self._add(Program(name, {"type": "command", "argv": list(argv), **_told(options)}))
+
+    def publish(self, name: str, event: Event, **options: Any) -> Program[..., None]:
+        """Declare a program that publishes an event and does nothing else; key and payload may hold templates, e.g.
+        `{{ arguments.region }}` or `{{ fire_time | date:"%Y-%m-%d" }}`. Its id and time are the run's."""
+        if event.id is not None or event.time is not None:
+            raise ValueError(f"program {name!r}: the event's id is the run's and its time the fire time; give neither")
+        said = event.document()
+        document = {"type": "publish", "event": said["type"], "key": said["key"], "payload": said["payload"]}
+        return self._add(Program(name, {**document, **_told(options)}))
 
     def _declare(self, kind: str, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
         if function is None:

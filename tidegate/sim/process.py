@@ -23,6 +23,7 @@ from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
 from tidegate.engine.prober import Prober, ProberSettings
+from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
 from tidegate.engine.supervisor import Supervisor, SupervisorSettings
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
@@ -207,6 +208,7 @@ class Process:
             parts += [
                 sim.parts.timekeeper(store, fence, pace.timekeeper),
                 sim.parts.admitter(store, fence),
+                sim.parts.publisher(store, fence),
                 sim.parts.matcher(store, fence),
                 sim.parts.deadlines(store, fence),
                 sim.parts.reconciler(store, fence, pace.reconciler),
@@ -328,6 +330,7 @@ class Parts:
 
     timekeeper: type[Timekeeper] = Timekeeper
     admitter: type[Admitter] = Admitter
+    publisher: type[Publisher] = Publisher
     matcher: type[Matcher] = Matcher
     deadlines: type[Deadlines] = Deadlines
     reconciler: type[Reconciler] = Reconciler

@@ -20,6 +20,7 @@ from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
 from yoyo.connections import DatabaseURI
 
 from tidegate.domain.errors import Refused, Unavailable
+from tidegate.domain.pools import built_in
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLE = "_yoyo_migration"
@@ -54,8 +55,9 @@ def upgrade(url: str) -> Sequence[str]:
 
 def _make_pools(connection: psycopg.Connection) -> None:
     """The pools that every new database begins with; people change or delete them as they like."""
-    for name, slots in (("default", 4 * (os.cpu_count() or 1)), ("spark", 2)):
-        connection.execute("INSERT INTO pool (name, slots) VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, slots))
+    insert = "INSERT INTO pool (name, slots, rate_max, rate_per, rate_burst) VALUES (%s, %s, %s, %s, %s)"
+    for name, (slots, rate) in built_in(os.cpu_count() or 1).items():
+        connection.execute(f"{insert} ON CONFLICT DO NOTHING", (name, slots, *(rate or (None, None, None))))
 
 
 def status(url: str) -> SchemaStatus:

@@ -53,7 +53,7 @@ class MemoryStore(MembershipCalls, DatasetReading, TablesReading, EventReading, 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
         self.data = Data()
         self.time = time
-        for name, slots in pools or (("default", 8), ("spark", 2)):
+        for name, slots in pools or (("default", 8), ("spark", 2), ("publish", 1000)):
             self.data.pool.rows[name] = PoolRow(name, slots)
 
     async def now(self) -> Instant:

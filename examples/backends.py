@@ -1,0 +1,25 @@
+"""Programs that run elsewhere than in a process of the worker. Deploy it with `tidegate deploy examples/backends.py`.
+
+settle-eu    an event every night: nothing runs, who listens to it goes on
+"""
+
+from __future__ import annotations
+
+from tidegate import App, Event, Run, cron, event
+
+app = App("backends", namespace="examples")
+
+settled = app.publish(
+    "settled",
+    Event("user.settled", "{{ arguments.region }}", {"day": '{{ fire_time | date:"%Y-%m-%d" }}'}),
+)
+app.schedule("settle-eu", settled.bind(region="eu"), when=cron("30 2 * * *"))
+
+
+@app.python
+def statement(run: Run) -> None:
+    """Whoever waits for the event is given it."""
+    print(f"statement of {run.events[0]['payload']['day']}")
+
+
+app.schedule("statement", statement, when=event("user.settled", key="eu"))

@@ -1,0 +1,18 @@
+"""The pools that are always there, since programs that name none take them (`domain.programs.POOLS`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegate.domain.instants import Duration
+
+BUILT_IN = frozenset({"default", "spark", "publish"})
+
+
+def built_in(cores: int) -> Mapping[str, tuple[int, tuple[int, Duration, int] | None]]:
+    """Name -> slots, and the launch rate (max, per, burst) or None, on a machine with so many cores."""
+    return {
+        "default": (4 * cores, None),
+        "spark": (2, None),
+        "publish": (1000, None),  # nothing runs: a slot is given back in the transaction that takes it
+    }
