@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tidegate.domain.errors import Refused, Unavailable
+from tidegate.domain.pools import built_in
 from tidegate.store import binaries, migrate
 from tidegate.store.embedded import EmbeddedServer
 
@@ -92,8 +93,9 @@ def test_a_database_that_does_not_answer_is_said_so() -> None:
 def test_a_new_database_has_its_pools(empty_url: str) -> None:
     migrate.upgrade(empty_url)
     with psycopg.connect(empty_url) as connection:
-        pools = dict(connection.execute("SELECT name, slots FROM pool").fetchall())
-    assert pools == {"default": 4 * (os.cpu_count() or 1), "spark": 2}
+        rows = connection.execute("SELECT name, slots, rate_max, rate_per, rate_burst FROM pool").fetchall()
+    pools = {name: (slots, None if rate[0] is None else tuple(rate)) for name, slots, *rate in rows}
+    assert pools == built_in(os.cpu_count() or 1)
 
 
 def test_people_s_views_show_times(database_url: str) -> None:
