@@ -1,0 +1,128 @@
+"""Health and histories as JSON and back, for stores and for the job that assesses: `health_of(told(x)) == x`.
+
+What is unknown is left out. File sizes are packed: as differences, seven bits to a byte, compressed, so that a
+partition of a thousand like files takes some tens of characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+from tidegate.domain.maintenance.health import PartitionFiles, TableHealth
+from tidegate.domain.maintenance.state import History, Prediction
+
+
+def health_json(health: TableHealth) -> dict[str, Any]:
+    """A health as JSON."""
+    said = _said(health)
+    if health.snapshot_times is not None:
+        said["snapshot_times"] = pack(health.snapshot_times)
+    if health.files is not None:
+        said["files"] = [_partition_json(one) for one in health.files]
+    return said
+
+
+def health_of(raw: Mapping[str, Any]) -> TableHealth:
+    """The health behind its JSON; a key that a later version wrote is read over."""
+    said = _known(TableHealth, raw)
+    if said.get("snapshot_times") is not None:
+        said["snapshot_times"] = unpack(said["snapshot_times"])
+    if said.get("files") is not None:
+        said["files"] = tuple(_partition_of(one) for one in said["files"])
+    return TableHealth(**said)
+
+
+def history_json(history: History) -> dict[str, Any]:
+    """A history as JSON."""
+    return _said(history)
+
+
+def history_of(raw: Mapping[str, Any]) -> History:
+    """The history behind its JSON."""
+    return History(**_known(History, raw))
+
+
+def prediction_json(prediction: Prediction) -> dict[str, Any]:
+    """A prediction as JSON."""
+    return _said(prediction)
+
+
+def prediction_of(raw: Mapping[str, Any]) -> Prediction:
+    """The prediction behind its JSON."""
+    return Prediction(**_known(Prediction, raw))
+
+
+def pack(numbers: Sequence[int]) -> str:
+    """Whole numbers in their order as a short text."""
+    packed = bytearray()
+    before = 0
+    for number in numbers:
+        step = number - before
+        before = number
+        left = step << 1 if step >= 0 else (-step << 1) - 1
+        while left >= 0x80:
+            packed.append(left & 0x7F | 0x80)
+            left >>= 7
+        packed.append(left)
+    return base64.b64encode(zlib.compress(bytes(packed), 6)).decode()
+
+
+def unpack(text: str) -> tuple[int, ...]:
+    """The numbers behind `pack`. Raises ValueError when it is no such text."""
+    try:
+        packed = zlib.decompress(base64.b64decode(text, validate=True))
+    except (ValueError, zlib.error):
+        raise ValueError("these are no packed numbers") from None
+    numbers: list[int] = []
+    before = left = shift = 0
+    for byte in packed:
+        left |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            before += left >> 1 if not left & 1 else -((left + 1) >> 1)
+            numbers.append(before)
+            left = shift = 0
+    return tuple(numbers)
+
+
+def _partition_json(files: PartitionFiles) -> dict[str, Any]:
+    said: dict[str, Any] = {"partition": files.partition, "sizes": pack(files.sizes)}
+    if files.spec:
+        said["spec"] = files.spec
+    if files.deletes:
+        said["deletes"] = [list(pair) for pair in files.deletes.items()]
+    if files.deleted:
+        said["deleted"] = [list(pair) for pair in files.deleted.items()]
+    if files.changed_at is not None:
+        said["changed_at"] = files.changed_at
+    return said
+
+
+def _partition_of(raw: Mapping[str, Any]) -> PartitionFiles:
+    return PartitionFiles(
+        partition=raw["partition"],
+        sizes=unpack(raw["sizes"]),
+        spec=raw.get("spec", 0),
+        deletes=dict(raw.get("deletes", ())),
+        deleted=dict(raw.get("deleted", ())),
+        changed_at=raw.get("changed_at"),
+    )
+
+
+def _said(value: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults; those without one always."""
+    said = {}
+    for one in fields(value):
+        given = getattr(value, one.name)
+        if one.default is MISSING or given != one.default:
+            said[one.name] = given
+    return said
+
+
+def _known(kind: Any, raw: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in raw.items() if name in names}
