@@ -26,6 +26,7 @@ class SurveyOrder:
 
     table: str
     location: str
+    now: Instant
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     previous: JsonObject | None = None
 
