@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.domain.instants import DAY, Instant
+from tidegate.domain.instants import DAY, Duration, Instant
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -64,9 +64,11 @@ class TableHealth:
     position_delete_files: int | None = None
     equality_delete_files: int | None = None
     deletion_vectors: int | None = None
+    """Counted among the delete files, but not among those of positions."""
     delete_bytes: int | None = None
     deleted_rows: int | None = None
     manifests: int | None = None
+    """Of the current snapshot, of data and of deletes."""
     manifest_bytes: int | None = None
     metadata_bytes: int | None = None
     snapshots: int | None = None
@@ -79,8 +81,14 @@ class TableHealth:
     refs: int | None = None
     partitions: int | None = None
     most_files_in_partition: int | None = None
+    spec: int | None = None
+    """The partition spec that new files are written under."""
     target_file_bytes: int | None = None
-    """`write.target-file-size-bytes` of the table."""
+    """`write.target-file-size-bytes` of the table, None: not set."""
+    max_snapshot_age: Duration | None = None
+    """`history.expire.max-snapshot-age-ms` of the table, None: not set."""
+    min_snapshots: int | None = None
+    """`history.expire.min-snapshots-to-keep` of the table, None: not set."""
     stats_snapshot: int | None = None
     """The snapshot of which the newest table statistics are."""
     partition_stats_snapshot: int | None = None

@@ -44,19 +44,22 @@ NO_HISTORY = History()
 class Prediction:
     """What a run would do, by the health that is known and the policy's options. None: unknown.
 
-    `removes`: by how many its kind of thing would become fewer (data files, delete files, manifests, snapshots); 0:
-    it would do nothing. `files` and `bytes`: what it would read and write anew. `why`: a sentence.
+    `removes`: by how many its kind of thing would become fewer (data files, delete files, manifests, snapshots); less
+    than 0 where large files are divided. `others`: files that are rewritten for another reason than their number
+    (deletes that apply to them, their size, because all are). `files`, `bytes`: what it would read and write anew;
+    0 `bytes` for what rewrites no data. `why`: a sentence.
     """
 
     removes: int | None = None
+    others: int = 0
     files: int | None = None
     bytes: int | None = None
     why: str = ""
 
     @property
     def noop(self) -> bool:
-        """Known to change nothing."""
-        return self.removes == 0 and not self.files
+        """Known to change nothing that is worth it."""
+        return self.removes == 0 and not self.others
 
 
 UNKNOWN = Prediction(why="It is not known beforehand what it would do.")

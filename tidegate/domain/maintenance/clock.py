@@ -1,0 +1,52 @@
+"""One instant, and what schedules say of it, looked up once for all tables that share a policy."""
+
+from __future__ import annotations
+
+from tidegate.domain.fires import newest_fire, next_fire
+from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.maintenance.policy import Schedule
+from tidegate.domain.triggers import WindowDays
+from tidegate.domain.windows import Span, opens
+
+_Fires = tuple[Instant | None, Instant | None, Duration]
+
+
+class Clock:
+    """`now`, and a memory of what was asked about it. Made anew for every pass."""
+
+    def __init__(self, now: Instant) -> None:
+        self.now = now
+        self._fires: dict[int, _Fires] = {}
+        self._opens: dict[int, Instant | None] = {}
+        self._kept: list[Schedule] = []  # so that no id is given to another schedule meanwhile
+
+    def fires(self, schedule: Schedule) -> _Fires:
+        """The newest fire up to now, the next one after it, and how long it is between two."""
+        found = self._fires.get(id(schedule))
+        if found is None:
+            trigger = schedule.trigger
+            newest, following = newest_fire(trigger, self.now), next_fire(trigger, self.now)
+            further = next_fire(trigger, following) if following is not None else None
+            interval = further - following if further is not None and following is not None else 0
+            found = self._fires[id(schedule)] = (newest, following, interval)
+            self._kept.append(schedule)
+        return found
+
+    def opens(self, schedule: Schedule) -> Instant | None:
+        """When its window is open next: now, later, or None for never."""
+        if id(schedule) not in self._opens:
+            span = window(schedule)
+            self._opens[id(schedule)] = self.now if span is None else opens(span, self.now)
+            self._kept.append(schedule)
+        return self._opens[id(schedule)]
+
+
+def window(schedule: Schedule) -> Span | None:
+    """The window in which it may start; that of a `window_days` trigger where it says no other. None: at any time."""
+    trigger = schedule.trigger
+    if schedule.window is not None or not isinstance(trigger, WindowDays):
+        return schedule.window
+    whole = trigger.earliest == 0 and trigger.latest == 1440
+    if whole and len(trigger.days) == 7:
+        return None
+    return Span(start=trigger.earliest, end=trigger.latest, timezone=trigger.timezone, days=trigger.days)

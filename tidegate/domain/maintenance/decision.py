@@ -1,0 +1,406 @@
+"""Run or not: the one decision that the scheduler takes and that people are shown.
+
+`decide` judges every operation of one table's policy and gives each reason for and against; `choose` then spends the
+budgets over all tables. Who shows a status calls the same two functions with the same facts, so what is shown and what
+is done cannot differ.
+
+An operation is due by its schedule or, without one, while its conditions are met. What is due and may not start
+(window, min_interval, throttles, conditions, budget, another operation) stays due, and further fires merge into it. A
+predicted no-op is skipped: the fire is spent, and the next one is judged anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from tidegate.domain.fires import next_fire
+from tidegate.domain.instants import MINUTE, Duration, Instant
+from tidegate.domain.maintenance.budget import Candidate, Room, Spend, select
+from tidegate.domain.maintenance.clock import Clock
+from tidegate.domain.maintenance.debt import Debt
+from tidegate.domain.maintenance.health import MEASURES, Metric, TableHealth
+from tidegate.domain.maintenance.operations import ORDER, Operation
+from tidegate.domain.maintenance.policy import Logic, Policy, Rule, Schedule
+from tidegate.domain.maintenance.state import NO_HISTORY, UNKNOWN, History, Prediction, TableState
+from tidegate.domain.maintenance.throttle import DEFAULT_THROTTLES, Throttles, backed_off, stretched
+from tidegate.domain.maintenance.value import cost, value
+from tidegate.domain.triggers import WindowDays
+
+SETTLING = 5 * MINUTE
+"""So long after a run that changed its table, figures from before it count as unknown; by then it is assessed anew."""
+
+
+class Verdict(StrEnum):
+    """What becomes of an operation now."""
+
+    RUN = "run"
+    """Start it."""
+    SKIP = "skip"
+    """It is due and would change nothing: record that, do not start it."""
+    WAIT = "wait"
+    """Nothing is done; the blocks and unmet conditions say why."""
+
+
+class Blocker(StrEnum):
+    """What keeps an operation from starting; the words of `blocked_by`."""
+
+    SCHEDULE = "schedule"
+    WINDOW = "window"
+    THROTTLE = "throttle"
+    BUDGET = "budget"
+    CONSTRAINT = "constraint"
+    PREDICTED_NOOP = "predicted_noop"
+
+
+class Because(StrEnum):
+    """The very reason, of which a sentence is made (`status.sentence`)."""
+
+    BY_HAND = "by_hand"
+    NOT_DUE = "not_due"
+    SCHEDULE_OFF = "schedule_off"
+    WINDOW_CLOSED = "window_closed"
+    FAILING = "failing"
+    UNCHANGED = "unchanged"
+    NO_ROOM = "no_room"
+    SWITCHED_OFF = "switched_off"
+    DISABLED = "disabled"
+    BUSY = "busy"
+    UNREADABLE = "unreadable"
+    MIN_INTERVAL = "min_interval"
+    ANOTHER_FIRST = "another_first"
+    NOTHING_TO_DO = "nothing_to_do"
+
+
+_OF: Mapping[Because, Blocker] = {
+    Because.BY_HAND: Blocker.SCHEDULE,
+    Because.NOT_DUE: Blocker.SCHEDULE,
+    Because.SCHEDULE_OFF: Blocker.SCHEDULE,
+    Because.WINDOW_CLOSED: Blocker.WINDOW,
+    Because.FAILING: Blocker.THROTTLE,
+    Because.UNCHANGED: Blocker.THROTTLE,
+    Because.NO_ROOM: Blocker.BUDGET,
+    Because.SWITCHED_OFF: Blocker.CONSTRAINT,
+    Because.DISABLED: Blocker.CONSTRAINT,
+    Because.BUSY: Blocker.CONSTRAINT,
+    Because.UNREADABLE: Blocker.CONSTRAINT,
+    Because.MIN_INTERVAL: Blocker.CONSTRAINT,
+    Because.ANOTHER_FIRST: Blocker.CONSTRAINT,
+    Because.NOTHING_TO_DO: Blocker.PREDICTED_NOOP,
+}
+
+
+class Block(NamedTuple):
+    """A reason against. `until`: when it ends by itself, None: not by time. `detail`: what a sentence names."""
+
+    because: Because
+    until: Instant | None = None
+    detail: str = ""
+
+    @property
+    def by(self) -> Blocker:
+        return _OF[self.because]
+
+
+class Finding(NamedTuple):
+    """A condition and the figure it was compared with; `value` None: unknown, and so not met."""
+
+    metric: Metric
+    value: float | None
+    limit: float
+
+
+class Switches(NamedTuple):
+    """What is switched for all tables: whether maintenance starts by itself, and whether conditions are looked at."""
+
+    automatic: bool = True
+    conditions: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided of one operation on one table.
+
+    `due_since`: when it became due, None: it is not. `next_eligible`: the earliest instant at which it may start as far
+    as time alone tells; None where something else must happen first, or it may now. `bytes`: what a budget must hold
+    for it, None: unknown.
+    """
+
+    table: str
+    operation: Operation
+    verdict: Verdict
+    forced: bool = False
+    due_since: Instant | None = None
+    met: tuple[Finding, ...] = ()
+    unmet: tuple[Finding, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    next_eligible: Instant | None = None
+    prediction: Prediction = UNKNOWN
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """All that a decision about one table takes. `debt` ranks it where a budget is short."""
+
+    state: TableState
+    policy: Policy
+    debt: Debt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for all tables. `spent`: by policy, what was started within its budget's span or is under way."""
+
+    clock: Clock
+    switches: Switches = Switches()
+    throttles: Throttles = DEFAULT_THROTTLES
+    spent: Mapping[str, Sequence[Spend]] = field(default_factory=dict)
+
+    @property
+    def now(self) -> Instant:
+        return self.clock.now
+
+
+def decide_all(tables: Iterable[Table], terms: Terms) -> dict[str, tuple[Decision, ...]]:
+    """Everything about these tables, by table: each judged for itself, then the budgets spent over all of them.
+
+    Budgets are a policy's, so all of a policy's tables must be among them for the answer about one to be right.
+    """
+    told = list(tables)
+    decisions = {one.state.table: decide(one, terms) for one in told}
+    for policy in {one.policy.name: one.policy for one in told}.values():
+        if not policy.budget.unlimited:
+            ours = [one for one in told if one.policy.name == policy.name]
+            decisions.update(choose(policy, ours, decisions, terms))
+    return decisions
+
+
+def decide(table: Table, terms: Terms) -> tuple[Decision, ...]:
+    """Every operation of its policy, in the order in which they follow each other; budgets aside.
+
+    At most one is to run: the others that could are held until it has ended.
+    """
+    judged = [_judge(table, rule, terms) for rule in table.policy.operations.values()]
+    wanted = [one for one in judged if one.verdict is Verdict.RUN]
+    if len(wanted) > 1:
+        first = min(wanted, key=lambda one: _turn(one, wanted, table.state))
+        detail = first.operation.value
+        held = Block(Because.ANOTHER_FIRST, None, detail)
+        judged = [_hold(one, held) if one in wanted and one is not first else one for one in judged]
+    return tuple(sorted(judged, key=lambda one: ORDER[one.operation]))
+
+
+def choose(
+    policy: Policy, tables: Sequence[Table], decisions: Mapping[str, tuple[Decision, ...]], terms: Terms
+) -> dict[str, tuple[Decision, ...]]:
+    """The decisions about a policy's tables once its budget is spent: what finds no room is held."""
+    found: list[Candidate] = []
+    for table in tables:
+        name = table.state.table
+        found += [_candidate(table, one, terms) for one in decisions[name] if one.verdict is Verdict.RUN]
+    _, left = select(found, Room(policy.budget, terms.spent.get(policy.name, ()), terms.now), policy.rank)
+    changed = {}
+    for candidate, refusal in left:
+        held = Block(Because.NO_ROOM, refusal.until, refusal.why)
+        changed[candidate.table] = tuple(
+            _hold(one, held) if one.operation is candidate.operation else one for one in decisions[candidate.table]
+        )
+    return changed
+
+
+def _candidate(table: Table, decision: Decision, terms: Terms) -> Candidate:
+    history = table.state.histories.get(decision.operation, NO_HISTORY)
+    worth = value(decision.operation, decision.prediction, history, table.state.health)
+    return Candidate(
+        table=table.state.table,
+        operation=decision.operation,
+        bytes=decision.bytes,
+        since=decision.due_since if decision.due_since is not None else terms.now,
+        debt=table.debt.score if table.debt is not None else 0.0,
+        gain=worth.gain or 0.0,
+    )
+
+
+def _turn(one: Decision, wanted: Sequence[Decision], state: TableState) -> tuple[bool, bool, int]:
+    """Forced ones first; then those that had no turn since another became due; then by the order of operations."""
+    started = state.histories.get(one.operation, NO_HISTORY).started_at
+    waiting = [other.due_since for other in wanted if other is not one and other.due_since is not None]
+    served = started is not None and any(since <= started for since in waiting)
+    return not one.forced, served, ORDER[one.operation]
+
+
+def _hold(decision: Decision, block: Block) -> Decision:
+    return replace(decision, verdict=Verdict.WAIT, blocks=(*decision.blocks, block), next_eligible=block.until)
+
+
+# ── one operation ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _judge(table: Table, rule: Rule, terms: Terms) -> Decision:
+    state, now = table.state, terms.clock.now
+    history = state.histories.get(rule.operation, NO_HISTORY)
+    outdated = _outdated(history, state, now)
+    prediction = UNKNOWN if outdated else state.predictions.get(rule.operation, UNKNOWN)
+    forced = _overdue(rule, history, state.since, now) is not None
+    due, interval, blocks = _due(rule, history, state.since, terms.clock)
+    met, unmet, holds = _conditions(rule, None if outdated else state.health, terms)
+    if not forced:
+        if rule.schedule is not None:
+            opens = terms.clock.opens(rule.schedule)
+            if opens != now:
+                blocks.append(Block(Because.WINDOW_CLOSED, opens))
+        if rule.min_interval and history.started_at is not None and history.started_at + rule.min_interval > now:
+            blocks.append(Block(Because.MIN_INTERVAL, history.started_at + rule.min_interval))
+        if history.failures or history.unchanged:
+            blocks += _throttled(rule, history, state, interval, terms)
+        if prediction.noop:
+            blocks.append(Block(Because.NOTHING_TO_DO, None, prediction.why))
+    else:
+        blocks = []
+        due = due if due is not None else _overdue(rule, history, state.since, now)
+    skip = _is_skip(rule, history, state, due, holds, blocks)
+    blocks += _never_forced(rule, state, terms)
+    if not blocks and (forced or holds):
+        verdict = Verdict.RUN
+    elif skip and blocks[-1].because is Because.NOTHING_TO_DO:
+        verdict = Verdict.SKIP
+    else:
+        verdict = Verdict.WAIT
+    return Decision(
+        table=state.table,
+        operation=rule.operation,
+        verdict=verdict,
+        forced=forced,
+        due_since=due,
+        met=met,
+        unmet=unmet,
+        blocks=tuple(blocks),
+        next_eligible=_eligible(blocks, forced or holds, now),
+        prediction=prediction,
+        bytes=cost(rule.operation, prediction, state.health),
+    )
+
+
+def _overdue(rule: Rule, history: History, since: Instant, now: Instant) -> Instant | None:
+    """Since when a critical pipeline's operation is overdue."""
+    if rule.max_delay is None:
+        return None
+    at = (history.started_at if history.started_at is not None else since) + rule.max_delay
+    return at if at <= now else None
+
+
+def _due(rule: Rule, history: History, since: Instant, clock: Clock) -> tuple[Instant | None, Duration, list[Block]]:
+    """Since when it is due (None: it is not), how long it is between its fires, and what the schedule says against."""
+    started = history.started_at
+    base = since if started is None else max(started, since)
+    schedule = rule.schedule
+    if schedule is None:
+        if rule.when is None:
+            return None, rule.min_interval, [Block(Because.BY_HAND)]
+        return base + rule.min_interval if started is not None else base, rule.min_interval, []
+    if not schedule.enabled:
+        return None, rule.min_interval, [Block(Because.SCHEDULE_OFF)]
+    if history.skipped_at is not None:
+        base = max(base, history.skipped_at)
+    fire, following, interval = _fire(schedule, base, started, clock)
+    if fire is None:
+        return None, interval, [Block(Because.NOT_DUE, following)]
+    return fire, interval, []
+
+
+def _fire(
+    schedule: Schedule, base: Instant, started: Instant | None, clock: Clock
+) -> tuple[Instant | None, Instant | None, Duration]:
+    """The first unspent fire up to now that is known (None: none), the next one after now, and the rhythm."""
+    newest, following, interval = clock.fires(schedule)
+    if isinstance(schedule.trigger, WindowDays):
+        following = next_fire(schedule.trigger, base, last_fire=started)
+        return (
+            (following, None, interval)
+            if following is not None and following <= clock.now
+            else (None, following, interval)
+        )
+    if newest is None or newest <= base:
+        return None, following, interval
+    return newest, following, interval
+
+
+def _conditions(
+    rule: Rule, health: TableHealth | None, terms: Terms
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...], bool]:
+    """The conditions that are met, those that are not, and whether what is asked for holds."""
+    if rule.when is None or not rule.when.limits or not terms.switches.conditions:
+        return (), (), True
+    met, unmet = [], []
+    for metric, limit in rule.when.limits.items():
+        figure = MEASURES[metric](health, terms.clock.now) if health is not None else None
+        finding = Finding(metric, figure, limit)
+        if figure is not None and figure >= limit:
+            met.append(finding)
+        else:
+            unmet.append(finding)
+    holds = bool(met) if rule.when.logic is Logic.ANY else not unmet
+    return tuple(met), tuple(unmet), holds
+
+
+def _outdated(history: History, state: TableState, now: Instant) -> bool:
+    """Whether the table is known only as it was before the last run changed it."""
+    ended = history.succeeded_at
+    if ended is None or state.health is None or history.unchanged or now >= ended + SETTLING:
+        return False
+    return state.health.assessed_at < ended
+
+
+def _throttled(rule: Rule, history: History, state: TableState, interval: Duration, terms: Terms) -> list[Block]:
+    blocks = []
+    now = terms.clock.now
+    until = backed_off(history, terms.throttles)
+    if until is not None and until > now:
+        blocks.append(Block(Because.FAILING, until, str(history.failures)))
+    until = stretched(history, interval, _changed_at(state), terms.throttles)
+    if until is not None and until > now:
+        blocks.append(Block(Because.UNCHANGED, until, str(history.unchanged)))
+    return blocks
+
+
+def _changed_at(state: TableState) -> Instant | None:
+    known = [
+        at for at in (state.changed_at, state.health.changed_at if state.health is not None else None) if at is not None
+    ]
+    return max(known, default=None)
+
+
+def _never_forced(rule: Rule, state: TableState, terms: Terms) -> list[Block]:
+    """What holds even an operation that is overdue."""
+    blocks = []
+    if not terms.switches.automatic:
+        blocks.append(Block(Because.SWITCHED_OFF))
+    if not rule.enabled:
+        blocks.append(Block(Because.DISABLED))
+    if state.busy is not None:
+        blocks.append(Block(Because.BUSY, None, state.busy))
+    if state.health is not None and state.health.fault is not None:
+        blocks.append(Block(Because.UNREADABLE, None, state.health.fault))
+    return blocks
+
+
+def _is_skip(
+    rule: Rule, history: History, state: TableState, due: Instant | None, holds: bool, blocks: Sequence[Block]
+) -> bool:
+    """Whether that it would change nothing is all there is against it, and is not on record already."""
+    if due is None or not holds or len(blocks) != 1 or blocks[0].because is not Because.NOTHING_TO_DO:
+        return False
+    snapshot = state.health.snapshot if state.health is not None else None
+    recorded = history.skipped_at is not None and history.skipped_snapshot == snapshot and history.skipped_at >= due
+    return not recorded
+
+
+def _eligible(blocks: Sequence[Block], holds: bool, now: Instant) -> Instant | None:
+    """The last of the instants at which the blocks end, if all of them end by themselves."""
+    if not blocks or not holds:
+        return None
+    ends = [block.until for block in blocks]
+    return None if None in ends else max(end for end in ends if end is not None)
