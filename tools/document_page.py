@@ -241,7 +241,7 @@ def page() -> str:
     """The whole page."""
     shown = examples()
     used: set[str] = set()
-    everything = {kind: sections(kind) for kind in kinds.MODELS}
+    everything = {kind: sections(kind) for kind in kinds.MODELS if kind not in later.KINDS}
     for kind, found in everything.items():
         for section in found:
             anchors.setdefault(
@@ -270,7 +270,7 @@ def page() -> str:
                 used.add(section.key)
             if rows := table(section, {}):
                 lines += [*rows, ""]
-    if strange := set(shown) - used:
+    if strange := set(shown) - used - later.KINDS:
         raise SystemExit(f"Examples of nothing: {', '.join(sorted(strange))}.")
     lines += ["## Types of packages", "", PACKAGES, ""]
     of_later = [(what, words) for what, words in OF_LATER if words]

@@ -75,10 +75,9 @@ class Delay(Unmeetable):
     duration: PositiveDuration = Field(description="how long after its trigger was satisfied")
 
 
-class Window(Unmeetable):
-    """Only between two times of day, on the days on which that opens."""
+class Hours(Document):
+    """Between two times of day, on the days on which that opens."""
 
-    type: Literal["window"]
     start: TimeOfDay = Field(description="when it opens, local time of day")
     end: TimeOfDay = Field(description='when it closes, up to "24:00"; before `start`: on the next day')
     timezone: Zone = Field(default="UTC", description="an IANA time zone")
@@ -87,7 +86,6 @@ class Window(Unmeetable):
         min_length=1,
         description="the weekdays on which it opens",
     )
-    stop_at_end: bool = Field(default=False, description="whether what still runs when it closes is stopped")
 
     @field_validator("start")
     @classmethod
@@ -104,6 +102,18 @@ class Window(Unmeetable):
         if end == 0:
             raise wrong('"00:00" cannot end a window; the end of the day is "24:00"')
         return end
+
+    def span(self) -> Span:
+        """The domain's value."""
+        days = tuple(day for day in Weekday if day in self.days)
+        return Span(start=self.start, end=self.end, timezone=self.timezone, days=days)
+
+
+class Window(Unmeetable, Hours):
+    """Only between two times of day, on the days on which that opens."""
+
+    type: Literal["window"]
+    stop_at_end: bool = Field(default=False, description="whether what still runs when it closes is stopped")
 
 
 class MinInterval(Unmeetable):
@@ -204,9 +214,7 @@ def constraint_of(document: ConstraintDocument) -> constraints.Constraint:
         case Delay():
             return constraints.Delay(duration=document.duration, unmet=unmet)
         case Window():
-            days = tuple(day for day in Weekday if day in document.days)
-            span = Span(start=document.start, end=document.end, timezone=document.timezone, days=days)
-            return constraints.Window(span=span, stop_at_end=document.stop_at_end, unmet=unmet)
+            return constraints.Window(span=document.span(), stop_at_end=document.stop_at_end, unmet=unmet)
         case MinInterval():
             return constraints.MinInterval(duration=document.duration, unmet=unmet)
         case Rate():

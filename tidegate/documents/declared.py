@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from tidegate.domain.calendars import Calendar as ClosedDays
 from tidegate.domain.instants import Duration
+from tidegate.domain.maintenance.policy import Policy
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
 from tidegate.ports.control import Metadata
@@ -80,4 +81,14 @@ class Calendar:
     document: JsonObject
 
 
-Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset | Calendar
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenancePolicy:
+    """`document`: its metadata and spec as the person wrote them. The policy's revision is 0: the store counts."""
+
+    KIND: ClassVar[str] = "MaintenancePolicy"
+    metadata: Metadata  # namespace is empty
+    policy: Policy
+    document: JsonObject
+
+
+Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset | Calendar | MaintenancePolicy

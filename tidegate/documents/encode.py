@@ -16,6 +16,7 @@ from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import Deadline, DeadlineFrom, ScheduleSpec
 from tidegate.domain.triggers import Trigger
+from tidegate.domain.windows import Span
 from tidegate.ports.control import Metadata
 
 API_VERSION = "tidegate/v1"
@@ -92,14 +93,20 @@ def constraint(value: Constraint) -> dict[str, Any]:
         case constraints.CustomConstraint():
             return {"type": value.plugin, **value.parameters, **unmet}
         case constraints.Window(span=span):
-            said: dict[str, Any] = {"type": value.TYPE, "start": clock(span.start), "end": clock(span.end)}
-            if span.timezone != "UTC":
-                said["timezone"] = span.timezone
-            if span.days != tuple(triggers.Weekday):
-                said["days"] = [day.value for day in span.days]
+            said = {"type": value.TYPE, **hours(span)}
             return {**said, **({"stop_at_end": True} if value.stop_at_end else {}), **unmet}
         case _:
             return {"type": value.TYPE, **_said(value)}
+
+
+def hours(span: Span) -> dict[str, Any]:
+    """A window's hours."""
+    said: dict[str, Any] = {"start": clock(span.start), "end": clock(span.end)}
+    if span.timezone != "UTC":
+        said["timezone"] = span.timezone
+    if span.days != tuple(triggers.Weekday):
+        said["days"] = [day.value for day in span.days]
+    return said
 
 
 def trigger(value: Trigger) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tidegate.documents.others import (
     PoolMetadata,
     PoolSpec,
 )
+from tidegate.documents.policies import PolicySpec
 from tidegate.documents.programs import Program as ProgramSpec
 from tidegate.documents.schedules import ScheduleSpec
 
@@ -87,6 +88,14 @@ class Dataset(Envelope):
     spec: DatasetSpec = Field(default_factory=DatasetSpec)
 
 
+class MaintenancePolicy(Envelope):
+    """How tables are kept healthy: those that a pattern matches, by operations that are due, within a budget."""
+
+    kind: Literal["MaintenancePolicy"] = "MaintenancePolicy"
+    metadata: GlobalMetadata
+    spec: PolicySpec
+
+
 MODELS: dict[str, type[BaseModel]] = {
     "Namespace": Namespace,
     "Application": Application,
@@ -95,5 +104,6 @@ MODELS: dict[str, type[BaseModel]] = {
     "Pool": Pool,
     "Calendar": Calendar,
     "Dataset": Dataset,
+    "MaintenancePolicy": MaintenancePolicy,
 }
 IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tidegate.documents import declared, encode, kinds, later
 from tidegate.documents.calendars import calendar_of
 from tidegate.documents.faults import faults_of, json_faults
+from tidegate.documents.policies import option_faults, policy_of
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
 from tidegate.documents.schedules import spec_of, template_faults
@@ -19,6 +20,8 @@ from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Metadata
+
+KNOWN = [kind for kind in kinds.MODELS if kind not in later.KINDS]
 
 
 def parse(
@@ -160,13 +163,13 @@ def _filled(
 
 def _unknown_kind(said: object) -> str | None:
     if said is None:
-        return f"is missing: write one of {', '.join(kinds.MODELS)}"
+        return f"is missing: write one of {', '.join(KNOWN)}"
     if not isinstance(said, str):
-        return f"must be text, one of {', '.join(kinds.MODELS)}, not {say(said)}"
+        return f"must be text, one of {', '.join(KNOWN)}, not {say(said)}"
     if said in later.KINDS:
-        return later.not_yet(f"{said!r} documents", kinds.MODELS)
-    if said not in kinds.MODELS:
-        return later.unknown(said, "a kind of document", kinds.MODELS)
+        return later.not_yet(f"{said!r} documents", KNOWN)
+    if said not in KNOWN:
+        return later.unknown(said, "a kind of document", KNOWN)
     return None
 
 
@@ -222,6 +225,12 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
             said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
             return declared.Calendar(
                 metadata=metadata, calendar=calendar_of(metadata.name, checked.spec), document=said
+            )
+        case kinds.MaintenancePolicy():
+            faults += [Fault(f"spec.{fault.path}", fault.reason) for fault in option_faults(checked.spec)]
+            said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
+            return declared.MaintenancePolicy(
+                metadata=metadata, policy=policy_of(metadata.name, checked.spec), document=said
             )
         case kinds.Pool():
             rate = checked.spec.rate
