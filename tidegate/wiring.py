@@ -46,6 +46,7 @@ from tidegate.engine.watch import Watch
 from tidegate.engine.watcher import Watcher, WatcherSettings
 from tidegate.lake.catalogs import open_catalog
 from tidegate.lake.readers import ByNumber, LocalReader
+from tidegate.launchers.http import HttpLauncher
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.outbox import FileOutbox
 from tidegate.launchers.probes import AllProbes
@@ -388,6 +389,8 @@ def launchers_of(settings: Settings) -> list[Launcher]:
         found.append(ProcessLauncher(settings.home))
     if "python" in kinds:
         found.append(PythonPoolLauncher(settings.home, settings.worker.python_processes))
+    if kinds & HttpLauncher.kinds:
+        found.append(HttpLauncher(settings.home))
     if kinds & SparkLauncher.kinds:
         found.append(SparkLauncher(settings.home, spark_settings(settings), catalog_url(settings.database.url)))
     return found

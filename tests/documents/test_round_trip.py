@@ -191,6 +191,16 @@ any_program = st.one_of(
         argv=st.lists(texts, min_size=1, max_size=3).filter(lambda argv: bool(argv[0].strip())).map(tuple),
     ),
     st.builds(
+        lambda c, **own: programs.Http(**{**c, "environment": {}}, **own),
+        common,
+        url=st.sampled_from(["http://x/y", "https://x/{{ arguments.region }}", "{{ arguments.url }}"]),
+        method=st.sampled_from(["POST", "GET"]),
+        headers=st.just({}) | st.just({"Authorization": "env:TOKEN"}),
+        body=st.none() | texts | st.just({"a": [1, "{{ fire_time }}"]}),
+        success=st.sampled_from([("2xx",), (200, "3xx")]),
+        secret=st.none() | st.just("env:SECRET"),
+    ),
+    st.builds(
         lambda c, **own: programs.Publish(**{**c, "environment": {}}, **own),
         common,
         event=st.just("user.loaded"),

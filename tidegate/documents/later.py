@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 KINDS = frozenset({"MaintenancePolicy", "Sink"})
 TRIGGERS: frozenset[str] = frozenset()
-PROGRAMS = frozenset({"spark_submit", "http", "maintenance"})
+PROGRAMS = frozenset({"spark_submit", "maintenance"})
 KEYS: frozenset[str] = frozenset()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeAlias, assert_never
+from typing import Annotated, Any, Literal, TypeAlias, assert_never, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -13,6 +13,22 @@ from tidegate.domain import events, programs, templates
 from tidegate.domain.programs import Isolation
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_STATUS_CLASS = re.compile(r"[1-5]xx")
+Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def _statuses(value: object) -> object:
+    """Numbers from 100 to 599, or classes."""
+    found = value if isinstance(value, list) else [value]
+    if not found:
+        raise wrong("must name at least one status, e.g. [200] or [2xx]")
+    for one in found:
+        number = isinstance(one, int) and not isinstance(one, bool) and 100 <= one < 600
+        if not number and not (isinstance(one, str) and _STATUS_CLASS.fullmatch(one)):
+            raise wrong(f"must be statuses such as 200, or classes such as 2xx, not {say(one)}")
+    return found
 
 
 def _environment(value: object) -> object:
@@ -31,7 +47,7 @@ class Common(Document):
     """What every program takes."""
 
     pool: Name | None = Field(
-        default=None, description="whose slots it takes; left out: `spark`, `publish` or `default`, by its type"
+        default=None, description="whose slots it takes; left out: `spark`, `http`, `publish` or `default`, by its type"
     )
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     arguments: JsonMap = Field(default_factory=dict, description="arguments of every run; its schedule's go over them")
@@ -123,6 +139,63 @@ class Command(Process):
         return argv
 
 
+def _ok() -> list[int | str]:
+    return ["2xx"]
+
+
+class Http(Common):
+    """A call of another system. Each request names the attempt (`Idempotency-Key`) and the run (`Tidegate-Run-Key`);
+    an answer of 202 with a `Location` is asked again there until the work has ended."""
+
+    type: Literal["http"]
+    url: str = Field(description="`http://` or `https://` address; may hold templates")
+    method: Annotated[Method, choice("a method", get_args(Method))] = Field(
+        default="POST", description="how it is asked"
+    )
+    headers: JsonMap = Field(
+        default_factory=dict, description="further headers; text, may hold templates; `env:NAME` is the worker's own"
+    )
+    body: Any = Field(
+        default=None, description="JSON, or text as it is; may hold templates; left out: the run, where a body may be"
+    )
+    success: Annotated[list[int | str], BeforeValidator(_statuses)] = Field(
+        default_factory=_ok, description="statuses of success, or classes of them"
+    )
+    secret: str | None = Field(
+        default=None, description="`env:NAME`: each request is signed with it, as Standard Webhooks says"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        _templated(url, "url")
+        if not url.startswith(("http://", "https://", "{{")) or any(char.isspace() for char in url.split("{{")[0]):
+            raise wrong(f"{url!r} is not an address; write it like https://example.org/refresh")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _named_text(cls, headers: dict[str, Any]) -> dict[str, Any]:
+        for name, text in headers.items():
+            if not _HEADER.fullmatch(name):
+                raise wrong(f"{name!r} is not the name of a header")
+            if not isinstance(text, str) or "\n" in text or "\r" in text:
+                raise wrong(f"the value of {name!r} must be one line of text, not {say(text)}; put it in quotes")
+        return dict(_templated(headers, "headers"))
+
+    @field_validator("body")
+    @classmethod
+    def _filled_in(cls, body: Any) -> Any:
+        return _templated(body, "body")
+
+    @field_validator("secret")
+    @classmethod
+    def _by_reference(cls, secret: str) -> str:
+        if not _REFERENCE.fullmatch(secret):
+            raise wrong("must be env:NAME, a variable of the worker's environment: a secret is never written down")
+        return secret
+
+
 class Publish(Common):
     """An event, published in the transaction that begins and ends the run; nothing is started."""
 
@@ -153,10 +226,10 @@ class Publish(Common):
         return value
 
 
-Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command | Publish, Field(discriminator="type")]
+Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command | Http | Publish, Field(discriminator="type")]
 
 
-def program_of(document: PySpark | SparkSql | Python | Command | Publish) -> programs.ProgramSpec:
+def program_of(document: PySpark | SparkSql | Python | Command | Http | Publish) -> programs.ProgramSpec:
     """The domain's value of a program document."""
     match document:
         case PySpark():
@@ -174,6 +247,16 @@ def program_of(document: PySpark | SparkSql | Python | Command | Publish) -> pro
             return programs.Python(entry=document.entry, **document.common())
         case Command():
             return programs.Command(argv=tuple(document.argv), **document.common())
+        case Http():
+            return programs.Http(
+                url=document.url,
+                method=document.method,
+                headers=document.headers,
+                body=document.body,
+                success=tuple(document.success),
+                secret=document.secret,
+                **document.common(),
+            )
         case Publish():
             return programs.Publish(
                 event=document.event, key=document.key, payload=document.payload, **document.common()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.domain.instants import Duration
+from tidegate.domain.instants import SECOND, Duration
 
-BUILT_IN = frozenset({"default", "spark", "publish"})
+BUILT_IN = frozenset({"default", "spark", "http", "publish"})
+ELSEWHERE = (10, SECOND, 20)
+"""Where another system is asked to start work, it is asked so often at most."""
 
 
 def built_in(cores: int) -> Mapping[str, tuple[int, tuple[int, Duration, int] | None]]:
@@ -14,5 +16,6 @@ def built_in(cores: int) -> Mapping[str, tuple[int, tuple[int, Duration, int] | 
     return {
         "default": (4 * cores, None),
         "spark": (2, None),
+        "http": (4 * cores, ELSEWHERE),
         "publish": (1000, None),  # nothing runs: a slot is given back in the transaction that takes it
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tidegate.domain.ids import ProgramId
 from tidegate.domain.schedules import JsonObject
@@ -84,9 +84,32 @@ class Publish(Common):
     payload: JsonObject = field(default_factory=dict)
 
 
-ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Publish | Maintenance
-PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Publish, Maintenance)
-POOLS = {PySpark.TYPE: "spark", SparkSql.TYPE: "spark", Maintenance.TYPE: "spark", Publish.TYPE: Publish.TYPE}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http(Common):
+    """A call of another system. `url`, text in `headers` and `body` may hold the templates of `domain.templates`; a
+    header of `env:NAME`, and `secret` (always `env:NAME`), are read from the worker's own environment.
+
+    `body`: JSON, or text as it is; None: the run, as JSON, where the method carries one. `success`: statuses or
+    classes of them (`2xx`)."""
+
+    TYPE: ClassVar[str] = "http"
+    url: str
+    method: str = "POST"
+    headers: JsonObject = field(default_factory=dict)
+    body: Any = None
+    success: tuple[int | str, ...] = ("2xx",)
+    secret: str | None = None
+
+
+ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Http | Publish | Maintenance
+PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Http, Publish, Maintenance)
+POOLS = {
+    PySpark.TYPE: "spark",
+    SparkSql.TYPE: "spark",
+    Maintenance.TYPE: "spark",
+    Http.TYPE: Http.TYPE,
+    Publish.TYPE: Publish.TYPE,
+}
 """The pools of kinds that have one of their own."""
 
 

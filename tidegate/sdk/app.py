@@ -85,6 +85,10 @@ class App:
         """Declare a command: a process, found on PATH, never given to a shell."""
         return self._add(Program(name, {"type": "command", "argv": list(argv), **_told(options)}))
 
+    def http(self, name: str, url: str, **options: Any) -> Program[..., None]:
+        """Declare a call of another system: `method`, `headers`, `body`, `success`, `secret` as in the document."""
+        return self._add(Program(name, {"type": "http", "url": url, **_told(options)}))
+
     def publish(self, name: str, event: Event, **options: Any) -> Program[..., None]:
         """Declare a program that publishes an event and does nothing else; key and payload may hold templates, e.g.
         `{{ arguments.region }}` or `{{ fire_time | date:"%Y-%m-%d" }}`. Its id and time are the run's."""

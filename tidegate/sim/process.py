@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
 
 SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS})
-KINDS = ("command", "python", "spark_sql", "pyspark")
+KINDS = ("command", "python", "spark_sql", "pyspark", "http")
 BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Instant
+from tidegate.domain.pools import built_in
 from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.data import Data
@@ -53,7 +54,7 @@ class MemoryStore(MembershipCalls, DatasetReading, TablesReading, EventReading, 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
         self.data = Data()
         self.time = time
-        for name, slots in pools or (("default", 8), ("spark", 2), ("publish", 1000)):
+        for name, slots in pools or [(name, most) for name, (most, _) in built_in(2).items()]:
             self.data.pool.rows[name] = PoolRow(name, slots)
 
     async def now(self) -> Instant:

@@ -1,0 +1,272 @@
+"""One HTTP call, from its order to its verdict: `python -m tidegate.launchers.http_call ORDER`, under the shim.
+
+Every request names the attempt: `Idempotency-Key` is its identity, `Tidegate-Run-Key` is the same for every attempt of
+the run. With a secret it is signed as the Standard Webhooks specification says.
+
+An answer of 202 with a `Location` means that the work goes on there: it is asked every few seconds (as `Retry-After`
+says) until it answers something else. That address is written down, so that a later attempt of the run, after this
+machine died, goes on asking there and does not call again. Stopped meanwhile, it is told by DELETE.
+
+Ends: an answer whose status is one of `success`, else `http.status`; `http.unreachable` when nothing could be sent,
+which is the backend's fault and not the program's; `http.no_answer` when the connection broke after sending: whether
+the call was carried out is not known, and the next attempt sends the same `Tidegate-Run-Key`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+CONNECT = 10.0
+"""Seconds for a connection to be made. An answer may take as long as the schedule's `timeout.run` allows."""
+ASK_EVERY, ASK_MOST = 5.0, 60.0
+"""Seconds between two questions where the work goes on, when it does not say, and at most."""
+SHOWN = 65_536
+"""Bytes of an answer that go to the log."""
+STOPPED = 143
+SECRET, HEADER = "TIDEGATE_HTTP_SECRET", "TIDEGATE_HTTP_HEADER_"
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),  # who is gone without a word is found out
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+        if hasattr(socket, name)
+    ),
+]
+
+
+class Stopped(Exception):
+    """It was asked to end."""
+
+
+class Ended(Exception):
+    """How it ended, if not well."""
+
+    def __init__(self, code: str, message: str, outcome: str = "failed") -> None:
+        super().__init__(message)
+        self.code, self.outcome = code, outcome
+
+
+class Call:
+    """One call."""
+
+    def __init__(self, order: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        self.order = order
+        self.environment = environment
+        self.directory = Path(order["directory"])
+        self.goes_on = ""  # where the work goes on
+        transport = httpx.HTTPTransport(socket_options=KEEP_ALIVE)
+        self.client = httpx.Client(timeout=httpx.Timeout(None, connect=CONNECT), mounts=_mounts(transport))
+
+    def run(self) -> None:
+        """Make it. Raises Ended, Stopped."""
+        known = next(filter(None, map(_where, self.order["earlier"])), "")
+        if known:
+            say(f"an earlier attempt was accepted and has not ended: asking {known}")
+            self._await(known, 0.0)
+            return
+        answer = self._ask(self.order["method"], self.order["url"], content=self._body())
+        if answer.status_code == 202 and "Location" in answer.headers and 202 not in self.order["success"]:
+            place = str(answer.url.join(answer.headers["Location"]))
+            self._await(place, pause_of(answer))
+            return
+        self._judge(answer)
+
+    def stop(self) -> None:
+        """Tell who works for us that nobody wants it any more."""
+        if not self.goes_on:
+            say("stopped; the receiver cannot be told: it had not answered")
+            return
+        try:
+            answer = self.client.delete(self.goes_on, headers=self._headers(b""), timeout=5.0)
+            say(f"stopped: DELETE {self.goes_on} answered {answer.status_code}")
+        except httpx.HTTPError as fault:
+            say(f"stopped: DELETE {self.goes_on} failed: {fault}")
+
+    def _await(self, place: str, pause: float) -> None:
+        """Ask where the work goes on until it has ended; what is temporary is asked again."""
+        self.goes_on = place
+        with suppress(OSError):
+            write(self.directory / "remote.json", {"location": place})
+        failures = 0
+        while True:
+            time.sleep(pause)
+            try:
+                answer = self._ask("GET", place)
+            except Ended as fault:
+                failures += 1
+                pause = min(ASK_EVERY * failures, ASK_MOST)
+                say(f"{fault}; asking again in {pause:g} s")
+                continue
+            if answer.status_code in (404, 410):
+                raise Ended("http.lost", f"{place} answered {answer.status_code}: what was begun is not known there")
+            if answer.status_code == 202 or answer.status_code == 429 or answer.status_code >= 500:
+                pause = pause_of(answer)
+                continue
+            if answer.status_code == 303:  # it is done, and its result lies elsewhere
+                return
+            self._judge(answer)
+            return
+
+    def _ask(self, method: str, url: str, content: bytes = b"") -> httpx.Response:
+        """One request; its answer is in the log. Raises Ended where there is none."""
+        headers = self._headers(content)
+        if content and isinstance(self.order["body"], str):
+            headers.setdefault("Content-Type", "text/plain; charset=utf-8")
+        elif content:
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            with self.client.stream(method, url, headers=headers, content=content or None) as answer:
+                say(f"{method} {url} answered {answer.status_code} {answer.reason_phrase}".rstrip())
+                self._show(answer)
+                return answer
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as fault:
+            raise Ended("http.unreachable", f"{method} {url} could not be sent: {fault}", "refused") from None
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as fault:
+            raise Ended("http.wrong", f"{method} {url} cannot be sent: {fault}") from None
+        except httpx.HTTPError as fault:
+            raise Ended("http.no_answer", f"{method} {url} got no answer: {fault or type(fault).__name__}") from None
+
+    def _show(self, answer: httpx.Response) -> None:
+        seen = b""
+        for part in answer.iter_bytes():
+            if len(seen) < SHOWN:
+                seen += part
+        if seen:
+            say(seen[:SHOWN].decode("utf-8", "replace"))
+        if len(seen) > SHOWN:
+            say(f"… the rest of the answer is not shown (more than {SHOWN} bytes)")
+
+    def _judge(self, answer: httpx.Response) -> None:
+        if succeeded(answer.status_code, self.order["success"]):
+            return
+        said = f"{answer.request.method} {answer.request.url} answered {answer.status_code}"
+        if answer.is_redirect:
+            said += f", which leads to {answer.headers.get('Location')}: name that address in the program"
+        raise Ended("http.status", f"{said}; expected {', '.join(map(str, self.order['success']))}")
+
+    def _body(self) -> bytes:
+        """The body; where the program has none, what the run is, for those methods that carry one."""
+        body = self.order["body"]
+        if body is None and self.order["method"] in ("POST", "PUT", "PATCH"):
+            body = self.order["run"]
+        if body is None:
+            return b""
+        return body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()
+
+    def _headers(self, content: bytes) -> dict[str, str]:
+        order, run = self.order, self.order["run"]
+        headers = {
+            "User-Agent": "tidegate",
+            "Idempotency-Key": order["identity"],
+            "Tidegate-Run": run["id"],
+            "Tidegate-Run-Key": order["run_key"],
+            "Tidegate-Attempt": str(run["attempt"]),
+            "Tidegate-Fence": str(run["fence"]),
+        }
+        if order["signed"]:
+            headers |= signature(self.environment[SECRET], order["identity"], int(time.time()), content)  # noqa: TID251
+        return headers | {
+            name: self.environment[HEADER + name] if str(value).startswith("env:") else str(value)
+            for name, value in order["headers"].items()
+        }
+
+
+def signature(secret: str, identity: str, at: int, content: bytes) -> dict[str, str]:
+    """The headers of the Standard Webhooks specification; `at` in Unix seconds."""
+    key = secret.encode()
+    if secret.startswith("whsec_"):
+        with suppress(binascii.Error):
+            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    said = hmac.new(key, f"{identity}.{at}.".encode() + content, hashlib.sha256).digest()
+    return {
+        "Webhook-Id": identity,
+        "Webhook-Timestamp": str(at),
+        "Webhook-Signature": f"v1,{base64.b64encode(said).decode()}",
+    }
+
+
+def succeeded(status: int, success: Sequence[int | str]) -> bool:
+    """Whether a status is one of `success`: numbers, or classes like `2xx`."""
+    return any(status == one if isinstance(one, int) else status // 100 == int(one[0]) for one in success)
+
+
+def pause_of(answer: httpx.Response) -> float:
+    """Seconds until the next question, as the answer says in `Retry-After`, within reason."""
+    try:
+        wanted = float(answer.headers.get("Retry-After", ASK_EVERY))
+    except ValueError:  # a date: nobody's clock is trusted for that
+        wanted = ASK_EVERY
+    return min(max(wanted, 0.1), ASK_MOST)
+
+
+def _where(directory: str) -> str:
+    """Where the work of an earlier attempt goes on, unless that attempt ended."""
+    if (Path(directory) / "verdict.json").exists():
+        return ""
+    try:
+        return str(json.loads((Path(directory) / "remote.json").read_text())["location"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _mounts(transport: httpx.HTTPTransport) -> dict[str, httpx.HTTPTransport] | None:
+    """Keep-alive, unless a proxy of the environment is in between: then httpx makes its own."""
+    proxied = any(
+        os.environ.get(name) for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")
+    )
+    return None if proxied else {"all://": transport}
+
+
+def write(path: Path, value: Any) -> None:
+    """A file that appears whole."""
+    draft = path.with_name(f".{path.name}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(value, file)
+    draft.replace(path)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(path: str) -> int:
+    call = Call(json.loads(Path(path).read_text()), os.environ)
+    outcome, error, status = "succeeded", None, 0
+
+    def stopped(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Stopped
+
+    try:
+        signal.signal(signal.SIGTERM, stopped)
+        call.run()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except Stopped:
+        call.stop()
+        outcome, error, status = "cancelled", {"code": "cancelled", "message": "It was asked to end."}, STOPPED
+    except Ended as end:
+        say(f"{end.code}: {end}")
+        outcome, error, status = end.outcome, {"code": end.code, "message": str(end)}, 1
+    with suppress(OSError):
+        write(call.directory / "verdict.json", {"outcome": outcome, "error": error})
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
