@@ -1,6 +1,7 @@
 """Programs that run elsewhere than in a process of the worker. Deploy it with `tidegate deploy examples/backends.py`.
 
 settle-eu    an event every night: nothing runs, who listens to it goes on
+    refresh-eu   a call of another system; its token and the secret it is signed with are in the worker's environment
 """
 
 from __future__ import annotations
@@ -23,3 +24,14 @@ def statement(run: Run) -> None:
 
 
 app.schedule("statement", statement, when=event("user.settled", key="eu"))
+
+
+refresh = app.http(
+    "refresh",
+    "https://reports.example.org/{{ arguments.region }}/refresh",
+    headers={"Authorization": "env:REPORTS_TOKEN"},
+    body={"day": '{{ fire_time | date:"%Y-%m-%d" }}'},
+    success=["2xx", 409],  # 409: it has been done already
+    secret="env:REPORTS_SECRET",
+)
+app.schedule("refresh-eu", refresh.bind(region="eu"), when=event("user.settled", key="eu"), timeout="1h")

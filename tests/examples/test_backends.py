@@ -20,5 +20,6 @@ def test_an_event_at_a_fire_starts_who_listens() -> None:
     world.advance("1d")
     [told] = world.runs("settle-eu")
     [heard] = world.runs("statement")
-    assert (told.state, heard.state) == ("succeeded", "succeeded")
+    [called] = world.runs("refresh-eu")
+    assert (told.state, heard.state, called.state) == ("succeeded", "succeeded", "succeeded")
     assert heard.created_at == told.finished_at == told.fire_time
