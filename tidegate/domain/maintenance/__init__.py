@@ -6,7 +6,7 @@
     debt, value           how bad it is, and what doing something about it would gain and cost
     state, throttle       what was done before, and what follows from that
     budget                what may be spent, and on which tables it is spent best
-    decision, status      run or not, with every reason: the one function that engine and doors ask
+    clock, decision       run or not, with every reason: the one function that engine and doors ask
 
 All of it is pure: values in, values out, `now` is an argument.
 """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidegate.domain.fires import newest_fire, next_fire
-from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.instants import DAY, MINUTE, Duration, Instant
 from tidegate.domain.maintenance.policy import Schedule
 from tidegate.domain.triggers import WindowDays
 from tidegate.domain.windows import Span, opens
+from tidegate.domain.zones import resolve
 
-_Fires = tuple[Instant | None, Instant | None, Duration]
+_Fires = tuple[Instant | None, Instant | None, Instant | None, Duration]
 
 
 class Clock:
@@ -17,20 +20,38 @@ class Clock:
     def __init__(self, now: Instant) -> None:
         self.now = now
         self._fires: dict[int, _Fires] = {}
+        self._days: dict[tuple[int, int], tuple[Instant | None, WindowDays]] = {}
         self._opens: dict[int, Instant | None] = {}
+        self.memory: dict[int, Any] = {}
+        """Whatever else is made once for each policy: by the id of a value, the value itself first."""
         self._kept: list[Schedule] = []  # so that no id is given to another schedule meanwhile
 
     def fires(self, schedule: Schedule) -> _Fires:
-        """The newest fire up to now, the next one after it, and how long it is between two."""
+        """The newest fire up to now, the one before it, the next one, and how long it is between two."""
         found = self._fires.get(id(schedule))
         if found is None:
             trigger = schedule.trigger
             newest, following = newest_fire(trigger, self.now), next_fire(trigger, self.now)
             further = next_fire(trigger, following) if following is not None else None
             interval = further - following if further is not None and following is not None else 0
-            found = self._fires[id(schedule)] = (newest, following, interval)
+            previous = newest_fire(trigger, newest - 1) if newest is not None else None
+            found = self._fires[id(schedule)] = (newest, previous, following, interval)
             self._kept.append(schedule)
         return found
+
+    def opening(self, trigger: WindowDays, base: Instant, started: Instant | None) -> Instant | None:
+        """The first opening after `base` that lies so many days after the last start."""
+        if started is None:
+            return next_fire(trigger, base)
+        day, time = divmod(resolve(trigger.timezone).to_local(started), DAY)
+        if trigger.latest <= trigger.earliest and time < trigger.latest * MINUTE:
+            day -= 1  # of a window across midnight: it belongs to the day on which it opened
+        known = self._days.get((id(trigger), day))
+        if known is None:
+            known = next_fire(trigger, started, last_fire=started), trigger
+            self._days[id(trigger), day] = known
+        opening = known[0]
+        return opening if opening is None or opening > base else next_fire(trigger, base, last_fire=started)
 
     def opens(self, schedule: Schedule) -> Instant | None:
         """When its window is open next: now, later, or None for never."""

@@ -11,10 +11,10 @@ predicted no-op is skipped: the fire is spent, and the next one is judged anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tidegate.domain.fires import next_fire
 from tidegate.domain.instants import MINUTE, Duration, Instant
@@ -56,7 +56,7 @@ class Blocker(StrEnum):
 
 
 class Because(StrEnum):
-    """The very reason, of which a sentence is made (`status.sentence`)."""
+    """The very reason, of which doors make a sentence."""
 
     BY_HAND = "by_hand"
     NOT_DUE = "not_due"
@@ -112,6 +112,10 @@ class Finding(NamedTuple):
     limit: float
 
 
+Checks: TypeAlias = tuple[tuple[Metric, Callable[[TableHealth, Instant], float | None], float], ...]
+"""Figure, how it is measured, and its limit."""
+
+
 class Switches(NamedTuple):
     """What is switched for all tables: whether maintenance starts by itself, and whether conditions are looked at."""
 
@@ -119,8 +123,7 @@ class Switches(NamedTuple):
     conditions: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """What was decided of one operation on one table.
 
     `due_since`: when it became due, None: it is not. `next_eligible`: the earliest instant at which it may start as far
@@ -183,14 +186,13 @@ def decide(table: Table, terms: Terms) -> tuple[Decision, ...]:
 
     At most one is to run: the others that could are held until it has ended.
     """
-    judged = [_judge(table, rule, terms) for rule in table.policy.operations.values()]
+    judged = [_judge(table, rule, checks, terms) for rule, checks in _checks(table.policy, terms.clock)]
     wanted = [one for one in judged if one.verdict is Verdict.RUN]
     if len(wanted) > 1:
         first = min(wanted, key=lambda one: _turn(one, wanted, table.state))
-        detail = first.operation.value
-        held = Block(Because.ANOTHER_FIRST, None, detail)
-        judged = [_hold(one, held) if one in wanted and one is not first else one for one in judged]
-    return tuple(sorted(judged, key=lambda one: ORDER[one.operation]))
+        held = Block(Because.ANOTHER_FIRST, None, first.operation.value)
+        judged = [_hold(one, held) if one.verdict is Verdict.RUN and one is not first else one for one in judged]
+    return tuple(judged)
 
 
 def choose(
@@ -218,7 +220,7 @@ def _candidate(table: Table, decision: Decision, terms: Terms) -> Candidate:
         table=table.state.table,
         operation=decision.operation,
         bytes=decision.bytes,
-        since=decision.due_since if decision.due_since is not None else terms.now,
+        since=history.held_at if history.held_at is not None else terms.now,
         debt=table.debt.score if table.debt is not None else 0.0,
         gain=worth.gain or 0.0,
     )
@@ -233,20 +235,20 @@ def _turn(one: Decision, wanted: Sequence[Decision], state: TableState) -> tuple
 
 
 def _hold(decision: Decision, block: Block) -> Decision:
-    return replace(decision, verdict=Verdict.WAIT, blocks=(*decision.blocks, block), next_eligible=block.until)
+    return decision._replace(verdict=Verdict.WAIT, blocks=(*decision.blocks, block), next_eligible=block.until)
 
 
 # ── one operation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _judge(table: Table, rule: Rule, terms: Terms) -> Decision:
+def _judge(table: Table, rule: Rule, checks: Checks, terms: Terms) -> Decision:
     state, now = table.state, terms.clock.now
     history = state.histories.get(rule.operation, NO_HISTORY)
-    outdated = _outdated(history, state, now)
+    outdated = history.succeeded_at is not None and _outdated(history, state, now)
     prediction = UNKNOWN if outdated else state.predictions.get(rule.operation, UNKNOWN)
-    forced = _overdue(rule, history, state.since, now) is not None
+    forced = rule.max_delay is not None and _overdue(rule, history, state.since, now) is not None
     due, interval, blocks = _due(rule, history, state.since, terms.clock)
-    met, unmet, holds = _conditions(rule, None if outdated else state.health, terms)
+    met, unmet, holds = _conditions(checks, None if outdated else state.health, rule, terms)
     if not forced:
         if rule.schedule is not None:
             opens = terms.clock.opens(rule.schedule)
@@ -261,26 +263,16 @@ def _judge(table: Table, rule: Rule, terms: Terms) -> Decision:
     else:
         blocks = []
         due = due if due is not None else _overdue(rule, history, state.since, now)
-    skip = _is_skip(rule, history, state, due, holds, blocks)
     blocks += _never_forced(rule, state, terms)
-    if not blocks and (forced or holds):
-        verdict = Verdict.RUN
-    elif skip and blocks[-1].because is Because.NOTHING_TO_DO:
-        verdict = Verdict.SKIP
+    ready = forced or holds
+    if not blocks:
+        verdict, eligible = (Verdict.RUN if ready else Verdict.WAIT), None
     else:
-        verdict = Verdict.WAIT
+        skip = ready and _is_skip(history, state, due, blocks)
+        verdict, eligible = (Verdict.SKIP if skip else Verdict.WAIT), _eligible(blocks) if ready else None
+    size = prediction.bytes if prediction.bytes is not None else cost(rule.operation, prediction, state.health)
     return Decision(
-        table=state.table,
-        operation=rule.operation,
-        verdict=verdict,
-        forced=forced,
-        due_since=due,
-        met=met,
-        unmet=unmet,
-        blocks=tuple(blocks),
-        next_eligible=_eligible(blocks, forced or holds, now),
-        prediction=prediction,
-        bytes=cost(rule.operation, prediction, state.health),
+        state.table, rule.operation, verdict, forced, due, met, unmet, tuple(blocks), eligible, prediction, size
     )
 
 
@@ -300,7 +292,7 @@ def _due(rule: Rule, history: History, since: Instant, clock: Clock) -> tuple[In
     if schedule is None:
         if rule.when is None:
             return None, rule.min_interval, [Block(Because.BY_HAND)]
-        return base + rule.min_interval if started is not None else base, rule.min_interval, []
+        return base, rule.min_interval, []
     if not schedule.enabled:
         return None, rule.min_interval, [Block(Because.SCHEDULE_OFF)]
     if history.skipped_at is not None:
@@ -315,35 +307,51 @@ def _fire(
     schedule: Schedule, base: Instant, started: Instant | None, clock: Clock
 ) -> tuple[Instant | None, Instant | None, Duration]:
     """The first unspent fire up to now that is known (None: none), the next one after now, and the rhythm."""
-    newest, following, interval = clock.fires(schedule)
+    newest, previous, following, interval = clock.fires(schedule)
     if isinstance(schedule.trigger, WindowDays):
-        following = next_fire(schedule.trigger, base, last_fire=started)
-        return (
-            (following, None, interval)
-            if following is not None and following <= clock.now
-            else (None, following, interval)
-        )
+        following = clock.opening(schedule.trigger, base, started)
+        due = following is not None and following <= clock.now
+        return (following, None, interval) if due else (None, following, interval)
     if newest is None or newest <= base:
         return None, following, interval
+    if previous is not None and previous > base:
+        newest = next_fire(schedule.trigger, base)
     return newest, following, interval
 
 
+def _checks(policy: Policy, clock: Clock) -> list[tuple[Rule, Checks]]:
+    """The rules of a policy in the order of their operations, each with what its conditions compare."""
+    known = clock.memory.get(id(policy))
+    if known is not None:
+        return known[1]  # type: ignore[no-any-return]
+    rules = sorted(policy.operations.values(), key=lambda rule: ORDER[rule.operation])
+    made = [
+        (
+            rule,
+            tuple((metric, MEASURES[metric], limit) for metric, limit in rule.when.limits.items()) if rule.when else (),
+        )
+        for rule in rules
+    ]
+    clock.memory[id(policy)] = policy, made
+    return made
+
+
 def _conditions(
-    rule: Rule, health: TableHealth | None, terms: Terms
+    checks: Checks, health: TableHealth | None, rule: Rule, terms: Terms
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], bool]:
     """The conditions that are met, those that are not, and whether what is asked for holds."""
-    if rule.when is None or not rule.when.limits or not terms.switches.conditions:
+    if not checks or rule.when is None or not terms.switches.conditions:
         return (), (), True
-    met, unmet = [], []
-    for metric, limit in rule.when.limits.items():
-        figure = MEASURES[metric](health, terms.clock.now) if health is not None else None
-        finding = Finding(metric, figure, limit)
+    met: tuple[Finding, ...] = ()
+    unmet: tuple[Finding, ...] = ()
+    now = terms.clock.now
+    for metric, measure, limit in checks:
+        figure = measure(health, now) if health is not None else None
         if figure is not None and figure >= limit:
-            met.append(finding)
+            met = (*met, Finding(metric, figure, limit))
         else:
-            unmet.append(finding)
-    holds = bool(met) if rule.when.logic is Logic.ANY else not unmet
-    return tuple(met), tuple(unmet), holds
+            unmet = (*unmet, Finding(metric, figure, limit))
+    return met, unmet, bool(met) if rule.when.logic is Logic.ANY else not unmet
 
 
 def _outdated(history: History, state: TableState, now: Instant) -> bool:
@@ -375,7 +383,7 @@ def _changed_at(state: TableState) -> Instant | None:
 
 def _never_forced(rule: Rule, state: TableState, terms: Terms) -> list[Block]:
     """What holds even an operation that is overdue."""
-    blocks = []
+    blocks: list[Block] = []
     if not terms.switches.automatic:
         blocks.append(Block(Because.SWITCHED_OFF))
     if not rule.enabled:
@@ -387,20 +395,20 @@ def _never_forced(rule: Rule, state: TableState, terms: Terms) -> list[Block]:
     return blocks
 
 
-def _is_skip(
-    rule: Rule, history: History, state: TableState, due: Instant | None, holds: bool, blocks: Sequence[Block]
-) -> bool:
+def _is_skip(history: History, state: TableState, due: Instant | None, blocks: Sequence[Block]) -> bool:
     """Whether that it would change nothing is all there is against it, and is not on record already."""
-    if due is None or not holds or len(blocks) != 1 or blocks[0].because is not Because.NOTHING_TO_DO:
+    if due is None or len(blocks) != 1 or blocks[0].because is not Because.NOTHING_TO_DO:
         return False
     snapshot = state.health.snapshot if state.health is not None else None
     recorded = history.skipped_at is not None and history.skipped_snapshot == snapshot and history.skipped_at >= due
     return not recorded
 
 
-def _eligible(blocks: Sequence[Block], holds: bool, now: Instant) -> Instant | None:
+def _eligible(blocks: Sequence[Block]) -> Instant | None:
     """The last of the instants at which the blocks end, if all of them end by themselves."""
-    if not blocks or not holds:
-        return None
-    ends = [block.until for block in blocks]
-    return None if None in ends else max(end for end in ends if end is not None)
+    latest: Instant | None = None
+    for block in blocks:
+        if block.until is None:
+            return None
+        latest = block.until if latest is None or block.until > latest else latest
+    return latest

@@ -20,6 +20,7 @@ class History:
 
     `failures` and `unchanged` count in a row: failed runs, and runs that were measured to have changed nothing.
     `skipped_at`, `skipped_snapshot`: when it was last predicted to change nothing, and at which snapshot of the table.
+    `held_at`: since when nothing but a budget holds it; who waits long enough goes first.
     `seconds` and `bytes_per_second`: what past runs took, the newest counting most; None: none did any work yet.
     """
 
@@ -33,6 +34,7 @@ class History:
     unchanged: int = 0
     skipped_at: Instant | None = None
     skipped_snapshot: int | None = None
+    held_at: Instant | None = None
     seconds: float | None = None
     bytes_per_second: float | None = None
 
@@ -87,7 +89,7 @@ class TableState:
 
 def began(history: History, run: str, now: Instant) -> History:
     """The history once a run of it has started."""
-    return replace(history, run=run, started_at=now)
+    return replace(history, run=run, started_at=now, held_at=None)
 
 
 def ended(
@@ -127,6 +129,11 @@ def ended(
 def skipped(history: History, snapshot: int | None, now: Instant) -> History:
     """The history once a run was left out, since it would have changed nothing."""
     return replace(history, skipped_at=now, skipped_snapshot=snapshot)
+
+
+def held(history: History, now: Instant) -> History:
+    """The history once a budget had no room for it: the first such time counts, until it starts."""
+    return history if history.held_at is not None else replace(history, held_at=now)
 
 
 def remembered(recent: tuple[bool, ...], succeeded: bool) -> tuple[bool, ...]:
