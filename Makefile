@@ -3,8 +3,10 @@ BIN := .venv/bin
 SEED ?= 1
 HOURS ?= 24
 SEEDS ?= 1
+MINUTES ?= 0
+SECONDS ?= 20
 
-.PHONY: help setup demo test check bench sim requirements reference lock format
+.PHONY: help setup demo test check bench sim chaos mutants requirements reference lock format
 
 help:            ## what there is
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +32,12 @@ bench: setup     ## benchmarks, as ratios within one run
 
 sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS=100
 	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS)
+
+chaos: setup     ## real processes under real faults, and a history that is checked: make chaos MINUTES=60 SEED=7
+	@$(BIN)/python -m chaos --seed $(SEED) --seconds $(SECONDS) --minutes $(MINUTES)
+
+mutants: setup   ## put known mistakes back one at a time: a check must see each
+	@$(BIN)/python tools/mutants.py --page docs/reference/mutants.md
 
 requirements: setup  ## which test proves which line
 	@$(BIN)/python tools/requirements.py

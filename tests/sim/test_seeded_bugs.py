@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from gate_mistakes import GATE_BUGS
+from hunting import hunt
 from mistakes import BUGS, Bug
 from sizes import first
 
-from tidegate.domain.instants import MINUTE
-from tidegate.sim.faults import USUAL
-from tidegate.sim.run import Scenario, simulate
-from tidegate.sim.workload import Size
-
-SMALL = Scenario(span=10 * MINUTE, size=Size(schedules=10, every=MINUTE), rates=replace(USUAL, slow=0.02))
-SEEDS = 40
 FED = next(place for place, bug in enumerate(BUGS) if bug.name == "places-before-progress")
 """From here on the mistakes need a world with events, which takes seconds each."""
 QUICK = FED // 2
@@ -47,10 +40,5 @@ def test_a_mistake_about_gates_is_found(bug: Bug) -> None:
 
 
 def _found(bug: Bug) -> None:
-    scenario = bug.change(SMALL)
-    broken: set[str] = set()
-    for seed in range(bug.first, bug.first + SEEDS):
-        broken |= {violation.law for violation in simulate(seed, scenario).violations}
-        if broken & set(bug.laws):
-            return
-    pytest.fail(f"{bug.name} was not found in {SEEDS} seeds; other laws that broke: {sorted(broken)}")
+    done = hunt(bug)
+    assert done.law, f"{bug.name} was not found in {done.seeds} seeds; other laws that broke: {list(done.others)}"

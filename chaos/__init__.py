@@ -1,0 +1,1 @@
+"""Real faults on real processes, and a history checker that knows nothing of the implementation (`make chaos`)."""
