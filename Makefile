@@ -30,8 +30,8 @@ test: setup      ## the whole test suite, with real PostgreSQL, Spark and Iceber
 bench: setup     ## benchmarks, as ratios within one run
 	@$(BIN)/python -m bench
 
-sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS=100
-	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS)
+sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS=100; SWARM=1: each seed its own mix
+	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS) $(if $(SWARM),--swarm)
 
 chaos: setup     ## real processes under real faults, and a history that is checked: make chaos MINUTES=60 SEED=7
 	@$(BIN)/python -m chaos --seed $(SEED) --seconds $(SECONDS) --minutes $(MINUTES)

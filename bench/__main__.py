@@ -35,6 +35,7 @@ ALL = (
     "latency",
     "idle",
     "life",
+    "failover",
     "events",
     "arrivals",
     "watch",

@@ -57,9 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     broken = sum(map(len, found.values()))
     if cluster.turned_away:
         chaos.counts["started while the database was away"] = cluster.turned_away
+    print(_again(options))
     print(_report(history, chaos, found, seconds, time.monotonic() - began, slowest), flush=True)
     if broken:
-        print(f"again: python -m chaos --seed {options.seed} --seconds {seconds:g}; kept: {home}")
+        print(f"again: {_again(options)}; kept: {home}")
         return 1
     if not options.home:
         shutil.rmtree(home, ignore_errors=True)
@@ -97,7 +98,7 @@ def _live(cluster: Cluster, chaos: Chaos, rng: Random, seconds: float) -> tuple[
         slowest = time.monotonic() - calm
         audit = _audit(cluster)
         history = read(cluster.server.url, cluster.of("api")[0].url, cluster.journal)
-        history.published, history.triggered = work.published, work.triggered
+        history.published, history.triggered, history.once_at = work.published, work.triggered, work.once_at
         return history, audit, slowest
     finally:
         tending.set()
@@ -167,6 +168,12 @@ def _report(
         if len(faults) > 10:
             lines.append(f"              and {len(faults) - 10} more")
     return "\n".join(lines)
+
+
+def _again(options: argparse.Namespace) -> str:
+    """The command that draws the same faults."""
+    said = {name: value for name, value in vars(options).items() if name != "home" and value not in (None, 0.0)}
+    return " ".join(["python -m chaos", *(f"--{name} {value:g}" for name, value in said.items())])
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -61,7 +61,8 @@ class Member:
     process: subprocess.Popen[bytes] | None = None
     back_at: float = 0.0
     frozen: bool = False
-    starts: int = 0
+    said_before: int = 0
+    """How long its log was when the process that holds it now was started."""
     skew: int = 0
     """How many seconds its clock is ahead of everybody's."""
 
@@ -140,6 +141,7 @@ class Cluster:
         if member.port:
             command += ["--port", str(member.port)]
         with (self.home / f"{member.name}.log").open("ab") as log:
+            member.said_before = log.tell()
             member.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -148,7 +150,6 @@ class Cluster:
                 env={**inherited, "TIDEGATE_DATABASE_URL": url},
                 start_new_session=True,
             )
-        member.starts += 1
         member.frozen = False
 
     # ── what keeps it up ───────────────────────────────────────────────────────────────────────────────────────────
@@ -173,9 +174,10 @@ class Cluster:
                     self._spawn(member)
 
     def _last_words(self, member: Member) -> str:
-        """The last line that it wrote."""
-        lines = (self.home / f"{member.name}.log").read_text(errors="replace").rstrip().splitlines()
-        return lines[-1] if lines else ""
+        """What its last process wrote."""
+        with (self.home / f"{member.name}.log").open("rb") as log:
+            log.seek(member.said_before)
+            return log.read().decode("utf-8", "replace")
 
     # ── what is done to it ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -77,6 +77,7 @@ class History:
     answers: list[Mapping[str, Any]]  # runs as the API tells them
     published: list[tuple[str, str]] = field(default_factory=list)
     triggered: list[str] = field(default_factory=list)
+    once_at: int = 0
 
 
 def read_journal(path: Path) -> list[Line]:

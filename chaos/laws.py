@@ -141,8 +141,10 @@ def what_follows_follows(history: History) -> Iterator[str]:
         yield f"follows: {upstream} successes upstream made {len(runs['follows'])} runs"
     if len(runs["by-hand"]) != len(set(history.triggered)):
         yield f"by-hand: {len(set(history.triggered))} requests were answered, {len(runs['by-hand'])} runs made"
-    if len(runs["once"]) != 1:
-        yield f"once: {len(runs['once'])} runs"
+    since, until = history.reigns["once"]
+    owed = since < history.once_at <= until  # it may have been declared too late for it
+    if len(runs["once"]) != owed:
+        yield f"once: {len(runs['once'])} runs, {int(owed)} owed"
 
 
 def nothing_is_left(history: History) -> Iterator[str]:

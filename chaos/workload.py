@@ -133,13 +133,17 @@ class Workload:
     published: list[tuple[str, str]] = field(default_factory=list)  # type, id: acknowledged
     triggered: list[str] = field(default_factory=list)  # ids of runs
     failures: int = 0
+    once_at: int = 0
+    """The instant of `once`, in microseconds."""
 
     def declare(self) -> None:
-        doors, until = Doors(self.urls, self.rng), time.monotonic() + 60
+        doors, until = Doors(self.urls, self.rng), time.monotonic() + 120
         for name, program in programs(self.journal).items():
             doors.insist("PUT", f"/namespaces/{NAMESPACE}/programs/{name}", until, json={"spec": program})
-        soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6))
-        for name, spec in schedules(soon).items():
+        self.once_at = (int(time.time()) + 8) * 1_000_000
+        soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.once_at // 1_000_000))
+        made = schedules(soon)
+        for name, spec in {"once": made["once"], **made}.items():
             doors.insist("PUT", f"/namespaces/{NAMESPACE}/schedules/{name}", until, json={"spec": spec})
 
     def rest(self, *names: str) -> None:

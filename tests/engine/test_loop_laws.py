@@ -73,6 +73,7 @@ async def run_for(loop: Loop, seconds: float, *, meanwhile: Callable[[], None] |
     await asyncio.wait_for(task, 5)
 
 
+@pytest.mark.requirement("HA-6")
 def test_a_part_is_called_at_the_instant_it_asked_for_by_the_databases_clock() -> None:
     late: list[int] = []
     wanted: list[Instant] = []

@@ -50,13 +50,14 @@ def right() -> History:
         runs=runs,
         attempts=attempts,
         stretches=[],
-        reigns=dict.fromkeys(GRIDS, (FROM, TO)),
+        reigns=dict.fromkeys([*GRIDS, "once"], (FROM, TO)),
         log=log,
         told=told,
         left={"runs that neither ended nor go on": 0},
         answers=answers,
         published=list(log),
         triggered=["r-by-hand"],
+        once_at=FROM + 7,
     )
 
 

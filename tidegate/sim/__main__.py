@@ -11,6 +11,7 @@ from tidegate.domain.instants import HOUR, SECOND
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.run import Scenario, Verdict, simulate
 from tidegate.sim.speed import measure, measure_faulted
+from tidegate.sim.swarm import Coverage, mix
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,8 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     began, used = perf_counter(), process_time()
     fires = broken = 0
     injected: dict[str, int] = {}
+    coverage = Coverage()
     for seed in range(options.seed, options.seed + options.seeds):
-        verdict = simulate(seed, scenario)
+        verdict = simulate(seed, mix(seed, scenario.span) if options.swarm else scenario)
+        coverage.add(verdict.points)
         fires += verdict.fires
         for kind, count in verdict.history.injected.items():
             injected[kind] = injected.get(kind, 0) + count
@@ -34,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         if verdict.violations:
             broken += 1
             more = (" --no-faults" if options.no_faults else "") + (" --no-feeds" if options.no_feeds else "")
+            more = " --swarm" if options.swarm else more
             print(f"  again: python -m tidegate.sim --seed {seed} --hours {options.hours:g}{more}")
     took, used = perf_counter() - began, process_time() - used
     virtual = options.seeds * options.hours * 3600
@@ -42,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         f"({used:.1f} s of one core): {virtual / used:,.0f} x real time, {fires / used:,.0f} runs a second of core"
     )
     print("faults: " + (", ".join(f"{kind} {count}" for kind, count in sorted(injected.items())) or "none"))
+    if injected:
+        print(coverage.told())
     print(f"{broken} seeds broke a law" if broken else "every law held")
     return 1 if broken else 0
 
@@ -85,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--hours", type=float, default=1.0, help="virtual hours of each")
+    parser.add_argument("--swarm", action="store_true", help="each seed draws its own mix of faults and options")
     parser.add_argument("--no-faults", action="store_true", help="nothing goes wrong")
     parser.add_argument("--no-feeds", action="store_true", help="nothing is published, and time alone fires")
     parser.add_argument("--speed", action="store_true", help="measure the speed on a calm system instead")

@@ -190,7 +190,7 @@ class SimLauncher:
     async def start(self, launch: Launch) -> str:
         fault = None
         if self.gate is not None:
-            await self.gate.backend_call()
+            await self.gate.backend_call("backend start")
             fault = self.gate.backend(("refused", "silent", "unheard"))
             if fault == "silent":
                 raise Unavailable("the backend does not answer")
@@ -208,7 +208,7 @@ class SimLauncher:
 
     async def seal(self, launch: Launch) -> Report | None:
         if self.gate is not None:
-            await self.gate.backend_call()
+            await self.gate.backend_call("backend seal")
             if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(launch.attempt)
@@ -219,7 +219,7 @@ class SimLauncher:
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
         if self.gate is not None:
-            await self.gate.backend_call()
+            await self.gate.backend_call("backend poll")
             if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         """Silent about what runs as before, and where things go wrong sometimes about others."""
@@ -236,7 +236,7 @@ class SimLauncher:
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
         if self.gate is not None:
-            await self.gate.backend_call()
+            await self.gate.backend_call("backend stop")
             if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
         one = self._backend.known.get(attempt)
@@ -245,7 +245,7 @@ class SimLauncher:
 
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
         if self.gate is not None:
-            await self.gate.backend_call()
+            await self.gate.backend_call("backend forget")
 
 
 def _nobody() -> None:

@@ -75,9 +75,12 @@ class Tally:
     """How many faults of each kind were injected."""
 
     counts: dict[str, int] = field(default_factory=dict)
+    points: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The same by kind and the call of a port at which it struck."""
 
-    def add(self, kind: str) -> None:
+    def add(self, kind: str, call: str) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.points[kind, call] = self.points.get((kind, call), 0) + 1
 
 
 class Client(Protocol):
@@ -99,7 +102,7 @@ class Client(Protocol):
 class Gate:
     """Before each call of one process."""
 
-    __slots__ = ("process", "sim", "rng", "open", "_draw", "_ladder", "_any", "_rates", "_tally")
+    __slots__ = ("process", "sim", "rng", "open", "at", "_draw", "_ladder", "_any", "_rates", "_tally")
 
     def __init__(self, process: Client, rng: Random, rates: Rates, tally: Tally) -> None:
         self.process = process
@@ -107,6 +110,8 @@ class Gate:
         self.rng = rng
         self._draw = rng.random
         self.open: dict[Transaction, None] = {}
+        self.at = ""
+        """The call that is being made, by its name."""
         self._tally = tally
         self.set_rates(rates)
 
@@ -122,26 +127,28 @@ class Gate:
 
     def __await__(self) -> Generator[Any, None, None]:
         """Perhaps let others go first; then the call of the database may happen. Raises Unavailable."""
-        drawn = self._draw()
+        drawn, at = self._draw(), self.at
         if drawn > YIELDING:
             yield None
         if self.sim.outage_until > self.sim.clock.instant:
             raise Unavailable("the database does not answer")
         if drawn < self._any:
-            yield from self._strike(drawn).__await__()
+            yield from self._strike(drawn, at).__await__()
 
-    async def backend_call(self) -> None:
+    async def backend_call(self, call: str) -> None:
         """The same before a call of a backend, which an outage of the database does not concern."""
+        self.at = call
         drawn = self._draw()
         if drawn > YIELDING:
             await TURN
         if drawn < self._any:
-            await self._strike(drawn)
+            await self._strike(drawn, call)
+        self.at = call  # others may have gone first, and a gate serves all calls of its process
 
-    async def _strike(self, drawn: float) -> None:
+    async def _strike(self, drawn: float, at: str) -> None:
         process, rng = self.process, self.rng
         kind = next(kind for height, kind in self._ladder if drawn < height)
-        self._tally.add(kind)
+        self._tally.add(kind, at)
         match kind:
             case "crash":
                 process.crash(at_once=True)
@@ -195,7 +202,7 @@ class Gate:
         """What becomes of a commit whose answer is lost; None: the answer comes."""
         if self._rates.ambiguous and self.rng.random() < self._rates.ambiguous:
             kind = self.rng.choice(("done", "undone", "late"))
-            self._tally.add(f"ambiguous.{kind}")
+            self._tally.add(f"ambiguous.{kind}", self.at)
             return kind
         return None
 
@@ -203,7 +210,7 @@ class Gate:
         """What goes wrong with a call of a backend."""
         if self._rates.backend and self.rng.random() < self._rates.backend:
             kind = self.rng.choice(kinds)
-            self._tally.add(f"backend.{kind}")
+            self._tally.add(f"backend.{kind}", self.at)
             return kind
         return None
 
@@ -218,6 +225,7 @@ class FaultyTransaction:
         self._inner = inner
 
     async def __aenter__(self) -> FaultyTransaction:
+        self._gate.at = "begin"
         await self._gate
         await self._inner.__aenter__()
         self._gate.open[self._inner] = None
@@ -234,6 +242,7 @@ class FaultyTransaction:
                 inner.release()
                 return
             try:
+                gate.at = "commit"
                 await gate
                 inner.check()
                 if inner.unwritten:
@@ -247,6 +256,7 @@ class FaultyTransaction:
 
     async def _commit(self) -> None:
         gate, inner, sim = self._gate, self._inner, self._gate.process.sim
+        gate.at = "commit"  # others may have gone first
         match gate.ambiguous():
             case None:
                 await self._end()
@@ -277,6 +287,7 @@ class FaultyTransaction:
             raise AttributeError(name)
 
         async def call(self: FaultyTransaction, *args: Any, **named: Any) -> Any:
+            self._gate.at = name
             await self._gate
             self._inner.check()
             return await getattr(self._inner, name)(*args, **named)
@@ -323,7 +334,9 @@ class FaultyStore:
         changes = name not in READS
 
         async def call(*args: Any, **named: Any) -> Any:
+            gate.at = name
             await gate
+            gate.at = name
             unknown = gate.ambiguous() if changes else None
             if unknown == "undone":
                 raise CommitUnknown("the connection was lost while committing")

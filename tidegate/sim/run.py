@@ -48,6 +48,7 @@ class Verdict:
     history: History
     violations: tuple[Violation, ...]
     asked: dict[str, int]  # what people did
+    points: dict[tuple[str, str], int]  # kind of fault, call -> how often it struck there
 
     @property
     def fires(self) -> int:
@@ -95,7 +96,7 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     first = snapshot(sim)
     sim.run(scenario.settle)
     history = observe(sim, (first, snapshot(sim)))
-    return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())))
+    return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())), dict(sim.tally.points))
 
 
 def settle_people(sim: Simulation, rng: Random, size: Size) -> People:
