@@ -84,6 +84,7 @@ def runs_at(server: EmbeddedServer) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.requirement("HA-9", "OPS-11")
 async def test_a_promoted_replica_goes_on_and_decides_again_what_replication_lost(tmp_path: Path) -> None:
     primary = EmbeddedServer(tmp_path / "a", settings={"shared_buffers": "16MB"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tidegate.domain.errors import TidegateError
@@ -48,7 +48,7 @@ class Verdict:
     history: History
     violations: tuple[Violation, ...]
     asked: dict[str, int]  # what people did
-    points: dict[tuple[str, str], int]  # kind of fault, call -> how often it struck there
+    points: dict[tuple[str, str], int] = field(default_factory=dict)  # kind of fault, call -> how often it struck there
 
     @property
     def fires(self) -> int:
