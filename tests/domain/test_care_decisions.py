@@ -236,8 +236,10 @@ def test_under_a_budget_the_worst_debt_goes_first_and_a_held_one_says_so() -> No
         for n, score in enumerate((5, 50, 20))
     ]
     found = decide_all(tables, Terms(clock=Clock(NOW)))
-    assert [found[f"lake.raw.t{n}"][0].verdict for n in range(3)] == [Verdict.WAIT, Verdict.RUN, Verdict.RUN]
+    assert [found[f"lake.raw.t{n}"][0].verdict for n in range(3)] == [Verdict.HOLD, Verdict.RUN, Verdict.RUN]
     assert blockers(found["lake.raw.t0"][0]) == ["budget"]
+    tables[0] = replace(tables[0], state=replace(tables[0].state, histories=after(held(History(), NOW))))
+    assert decide_all(tables, Terms(clock=Clock(NOW)))["lake.raw.t0"][0].verdict is Verdict.WAIT, "on record already"
     waited = after(held(History(), NOW - 9 * HOUR))
     tables[0] = replace(tables[0], state=replace(tables[0].state, histories=waited))
     assert decide_all(tables, Terms(clock=Clock(NOW)))["lake.raw.t0"][0].verdict is Verdict.RUN, "nothing starves"

@@ -40,6 +40,8 @@ class Verdict(StrEnum):
     """Start it."""
     SKIP = "skip"
     """It is due and would change nothing: record that, do not start it."""
+    HOLD = "hold"
+    """Nothing but a budget is against it, for the first time: record that (`state.held`), do not start it."""
     WAIT = "wait"
     """Nothing is done; the blocks and unmet conditions say why."""
 
@@ -204,11 +206,15 @@ def choose(
         name = table.state.table
         found += [_candidate(table, one, terms) for one in decisions[name] if one.verdict is Verdict.RUN]
     _, left = select(found, Room(policy.budget, terms.spent.get(policy.name, ()), terms.now), policy.rank)
+    histories = {table.state.table: table.state.histories for table in tables}
     changed = {}
     for candidate, refusal in left:
-        held = Block(Because.NO_ROOM, refusal.until, refusal.why)
+        known = histories[candidate.table].get(candidate.operation, NO_HISTORY).held_at is not None
+        block = Block(Because.NO_ROOM, refusal.until, refusal.why)
+        verdict = Verdict.WAIT if known else Verdict.HOLD
         changed[candidate.table] = tuple(
-            _hold(one, held) if one.operation is candidate.operation else one for one in decisions[candidate.table]
+            _hold(one, block, verdict) if one.operation is candidate.operation else one
+            for one in decisions[candidate.table]
         )
     return changed
 
@@ -234,8 +240,8 @@ def _turn(one: Decision, wanted: Sequence[Decision], state: TableState) -> tuple
     return not one.forced, served, ORDER[one.operation]
 
 
-def _hold(decision: Decision, block: Block) -> Decision:
-    return decision._replace(verdict=Verdict.WAIT, blocks=(*decision.blocks, block), next_eligible=block.until)
+def _hold(decision: Decision, block: Block, verdict: Verdict = Verdict.WAIT) -> Decision:
+    return decision._replace(verdict=verdict, blocks=(*decision.blocks, block), next_eligible=block.until)
 
 
 # ── one operation ──────────────────────────────────────────────────────────────────────────────────────────────────
