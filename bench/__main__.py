@@ -27,6 +27,7 @@ from bench.figures import Figure
 ALL = (
     "cron",
     "planning",
+    "maintenance",
     "simulator",
     "fires",
     "midnight",

@@ -105,6 +105,23 @@ def test_no_budget_is_ever_overshot_and_who_finds_no_room_is_told_why(spent, dra
 
 
 @pytest.mark.requirement("CARE-7")
+@given(
+    st.lists(spends, max_size=7),
+    sizes,
+    st.integers(0, 9),
+    st.fixed_dictionaries({"tables": limits, "operations": limits, "bytes": st.sampled_from([0, 60, 120])}),
+)
+def test_room_is_promised_for_the_first_instant_at_which_there_is_some(spent, size, table, budget) -> None:  # type: ignore[no-untyped-def]
+    one = candidate(table, size)
+    now_room = room(spent, **budget)
+    if now_room.fits(one):
+        return
+    later = sorted(spend.at + HOUR for spend in spent if not spend.open and spend.at > NOW - HOUR)
+    first = next((at for at in later if room(spent, at, **budget).fits(one)), None)
+    assert now_room.refusal(one).until == first
+
+
+@pytest.mark.requirement("CARE-7")
 def test_the_span_rolls_and_what_is_under_way_keeps_its_reservation() -> None:
     ended = Spend(at=NOW - HOUR + 1, table="a", bytes=80, open=False)
     under_way = Spend(at=NOW - 9 * HOUR, table="b", bytes=10, open=True)

@@ -11,8 +11,10 @@ says so.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.domain.instants import Instant
 from tidegate.domain.maintenance.operations import Operation
@@ -59,6 +61,15 @@ class Refusal:
     why: str
 
 
+class _Left(NamedTuple):
+    """What is still spent from an instant on."""
+
+    at: Instant
+    operations: int
+    bytes: int
+    tables: int
+
+
 class Room:
     """What is left of a budget at an instant; `take` uses it up."""
 
@@ -69,6 +80,9 @@ class Room:
         self.tables = {one.table for one in self._counting}
         self.operations = len(self._counting)
         self.bytes = sum(one.bytes for one in self._counting)
+        self._taken: set[str] = set()
+        self._leaving: list[_Left] = []
+        self._last: dict[str, Instant] = {}
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether it can be started now."""
@@ -82,6 +96,7 @@ class Room:
     def take(self, candidate: Candidate) -> None:
         """It is started."""
         self.tables.add(candidate.table)
+        self._taken.add(candidate.table)
         self.operations += 1
         self.bytes += candidate.bytes or 0
 
@@ -106,12 +121,41 @@ class Room:
 
     def _frees(self, candidate: Candidate) -> Instant | None:
         """When enough of what ended is a span old; None while what is under way holds the room."""
-        open_ones = [one for one in self._counting if one.open]
+        if not self._leaving:
+            self._leave()
+        place = bisect_left(self._leaving, True, key=lambda left: self._fits_in(left, candidate))
+        return self._leaving[place].at if place < len(self._leaving) else None
+
+    def _fits_in(self, left: _Left, candidate: Candidate) -> bool:
+        budget = self.budget
+        if budget.operations and left.operations >= budget.operations:
+            return False
+        stays = self._last.get(candidate.table, 0) > left.at
+        if budget.tables and left.tables + (not stays) > budget.tables:
+            return False
+        return not budget.bytes or left.bytes + (candidate.bytes or 0) <= budget.bytes
+
+    def _leave(self) -> None:
+        """What is still spent after each of those that ended has left the span, by when that is."""
+        far = self.now + 2 * self.budget.per
+        self._last = dict.fromkeys(self.tables, far)  # what is under way or chosen now stays
         ended = sorted((one for one in self._counting if not one.open), key=lambda one: one.at)
-        for place, one in enumerate(ended):
-            if Room(self.budget, [*open_ones, *ended[place + 1 :]], self.now).fits(candidate):
-                return one.at + self.budget.per
-        return None
+        staying = self.tables - {one.table for one in ended} | {one.table for one in self._counting if one.open}
+        staying |= self._taken
+        for one in ended:
+            if one.table not in staying:
+                self._last[one.table] = one.at + self.budget.per
+        operations, size, tables = self.operations, self.bytes, len(self.tables)
+        gone: set[str] = set()
+        for one in ended:
+            at = one.at + self.budget.per
+            operations, size = operations - 1, size - one.bytes
+            if self._last[one.table] == at and one.table not in gone:
+                gone.add(one.table)
+                tables -= 1
+            if self._leaving and self._leaving[-1].at == at:
+                self._leaving.pop()
+            self._leaving.append(_Left(at, operations, size, tables))
 
 
 def select(

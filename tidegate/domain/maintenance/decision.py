@@ -381,10 +381,10 @@ def _throttled(rule: Rule, history: History, state: TableState, interval: Durati
 
 
 def _changed_at(state: TableState) -> Instant | None:
-    known = [
-        at for at in (state.changed_at, state.health.changed_at if state.health is not None else None) if at is not None
-    ]
-    return max(known, default=None)
+    told, assessed = state.changed_at, state.health.changed_at if state.health is not None else None
+    if told is None or assessed is None:
+        return assessed if told is None else told
+    return max(told, assessed)
 
 
 def _never_forced(rule: Rule, state: TableState, terms: Terms) -> list[Block]:
