@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from conformance.worlds import World
 
-from tidegate.domain.errors import Unavailable
+from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE
 from tidegate.store import binaries, migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
@@ -47,6 +47,35 @@ async def test_databases_of_one_server_are_independent(world: World, emptied_dat
         assert list(await world.store.silent(world.start, MILLISECOND)) == []
         assert await world.store.acquire("resync", world.scheduler, world.start, HOUR) is not None
         assert await beside.store.acquire("resync", beside.scheduler, beside.start, HOUR) is not None
+
+
+@pytest.mark.requirement("HA-9", "OPS-12")
+async def test_who_runs_goes_on_while_the_next_version_adds_to_the_schema(world: World, database_url: str) -> None:
+    """Statements are prepared by then, and connections open; only a start of the older version is refused."""
+
+    async def a_whole_life(at: int) -> None:
+        assert len(await world.fire(world.at(at))) == 1
+        launches = await world.begin_runs(world.at(at + 1))
+        assert len(launches) == 1
+        await world.end(launches, world.at(at + 2))
+        await world.store.beat(world.scheduler, world.at(at + 3))
+        assert await world.store.acquire("resync", world.scheduler, world.at(at), HOUR) is not None
+
+    await world.schedule("orders", due=0)
+    await a_whole_life(0)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
+            " AND relnamespace = 'public'::regnamespace AND relname !~ 'yoyo'"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_version text DEFAULT 'x'")
+        connection.execute(
+            "INSERT INTO _yoyo_migration (migration_hash, migration_id) VALUES ('next', '9999_next_version')"
+        )
+    await a_whole_life(MINUTE)
+    with pytest.raises(Refused, match="newer Tidegate"):
+        migrate.check(database_url)
 
 
 # ── a replica ──────────────────────────────────────────────────────────────────────────────────────────────────────
