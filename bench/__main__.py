@@ -40,6 +40,7 @@ ALL = (
     "events",
     "arrivals",
     "watch",
+    "assess",
     "commits",
     "spark",
 )

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
-from tidegate.domain.programs import ProgramRef, PySpark, SparkSql
+from tidegate.domain.programs import Maintenance, ProgramRef, PySpark, SparkSql
 from tidegate.domain.runs import Cause
 from tidegate.launchers.spark import SparkLauncher
 from tidegate.launchers.spark_drivers import end_drivers
@@ -51,7 +51,7 @@ class Lake:
 
     def launch(
         self,
-        spec: PySpark | SparkSql,
+        spec: PySpark | SparkSql | Maintenance,
         *,
         key: RunKey | None = None,
         number: int = 1,
@@ -83,7 +83,7 @@ class Lake:
         finally:
             await launcher.close()
 
-    def run(self, spec: PySpark | SparkSql, **given: Any) -> tuple[Report, str]:
+    def run(self, spec: PySpark | SparkSql | Maintenance, **given: Any) -> tuple[Report, str]:
         """Run one attempt to its end with a worker of its own; its report and log."""
 
         async def scenario() -> tuple[Report, str]:
@@ -126,8 +126,8 @@ class Lake:
     def driver_pids(self) -> list[int]:
         return [pid for folder in (self.home / "drivers").glob("*-*/") if _lives(pid := _pid(folder))]
 
-    def snapshots(self, table: str) -> list[dict[str, Any]]:
-        """What the catalog itself says: each snapshot's operation and stamps, oldest first, without Spark."""
+    def metadata(self, table: str) -> dict[str, Any]:
+        """What the catalog itself says of a table, without Spark."""
         namespace, name = table.split(".")
         with psycopg.connect(self.url) as connection:
             row = connection.execute(
@@ -135,7 +135,12 @@ class Lake:
                 [namespace, name],
             ).fetchone()
         assert row is not None, f"there is no {table}"
-        metadata = json.loads(Path(row[0].removeprefix("file:")).read_text())
+        found: dict[str, Any] = json.loads(Path(row[0].removeprefix("file:")).read_text())
+        return found
+
+    def snapshots(self, table: str) -> list[dict[str, Any]]:
+        """Each snapshot's operation and stamps, oldest first."""
+        metadata = self.metadata(table)
         found = sorted(metadata.get("snapshots", []), key=lambda one: one["sequence-number"])
         return [
             {name.removeprefix("tidegate."): value for name, value in one["summary"].items() if name[:8] == "tidegate"}

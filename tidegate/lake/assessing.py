@@ -17,7 +17,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 
-from tidegate.domain.instants import DAY, Instant
+from tidegate.domain.instants import DAY, MILLISECOND, Instant
 from tidegate.domain.lake import MAINTENANCE, REARRANGED
 from tidegate.domain.maintenance.health import LARGE_FILE, SMALL_FILE, PartitionFiles, TableHealth
 from tidegate.lake.manifests import (
@@ -35,6 +35,8 @@ from tidegate.lake.manifests import (
 
 log = logging.getLogger(__name__)
 
+MAX_AGE = "history.expire.max-snapshot-age-ms"
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 _TAKES_ROWS = ("delete", "overwrite")
 _REMEMBERED = 400_000
 """Groups of files (a manifest has at least one) that a process keeps: about a hundred megabytes."""
@@ -141,7 +143,10 @@ def health_of(table: TableFiles, now: Instant, memory: Memory | None = None) -> 
         manifest_bytes=sum(one.length for one in manifests),
         metadata_bytes=table.length,
         refs=len(table.metadata.get("refs") or ()) or int(current is not None),
+        spec=table.metadata.get("default-spec-id", 0),
         target_file_bytes=_number(table.properties.get("write.target-file-size-bytes")),
+        max_snapshot_age=None if (age := _number(table.properties.get(MAX_AGE))) is None else age * MILLISECOND,
+        min_snapshots=_number(table.properties.get(MIN_SNAPSHOTS)),
         stats_snapshot=_newest(table, "statistics"),
         partition_stats_snapshot=_newest(table, "partition-statistics"),
     )

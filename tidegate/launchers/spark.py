@@ -28,7 +28,7 @@ from typing import Any
 
 from tidegate.domain.errors import Fenced, LaunchRefused, TidegateError
 from tidegate.domain.ids import AttemptKey
-from tidegate.domain.programs import Isolation, PySpark, SparkSql
+from tidegate.domain.programs import Isolation, Maintenance, PySpark, SparkSql
 from tidegate.domain.schedules import JsonObject
 from tidegate.launchers.attempts import Attempts, Claim, environment_of, refuse
 from tidegate.launchers.places import write_private
@@ -45,9 +45,9 @@ _CALL = re.compile(r"\bCALL\b", re.IGNORECASE)
 
 
 class SparkLauncher:
-    """Programs of kinds `pyspark` and `spark_sql`."""
+    """Programs of kinds `pyspark` and `spark_sql`, and the maintenance of tables."""
 
-    kinds = frozenset({"pyspark", "spark_sql"})
+    kinds = frozenset({"pyspark", "spark_sql", "maintenance"})
 
     def __init__(
         self, home: Path, settings: SparkSettings, catalog_url: str, environment: Mapping[str, str] | None = None
@@ -121,7 +121,7 @@ class SparkLauncher:
 
     def _order(self, launch: Launch, directory: Path, in_driver: bool) -> dict[str, Any]:
         spec = launch.program.spec
-        assert isinstance(spec, PySpark | SparkSql)
+        assert isinstance(spec, PySpark | SparkSql | Maintenance)
         later = AttemptKey(launch.attempt.run, launch.attempt.number + 1)
         return {
             "identity": launch.identity,
@@ -130,7 +130,7 @@ class SparkLauncher:
             "kind": spec.TYPE,
             "entry": spec.entry if isinstance(spec, PySpark) else None,
             "sql": spec.sql if isinstance(spec, SparkSql) else None,
-            "conf": dict(spec.conf),
+            "conf": {} if isinstance(spec, Maintenance) else dict(spec.conf),
             "arguments": dict(launch.arguments),
             # No attempt of a run begins before the instant that the run's key names.
             "since": launch.attempt.run.slot,
@@ -321,11 +321,14 @@ class _Children(ProcessLauncher):
 
 
 def runs_in_driver(launch: Launch) -> bool:
-    """SQL does, unless it is to have a JVM of its own. CALL always has: its commits could not be stamped else (RUN-7).
+    """Maintenance does. SQL does, unless it is to have a JVM of its own. CALL always has: what it commits could not be
+    stamped else (RUN-7).
 
     The word is looked for everywhere, comments and strings included: a JVM too many costs seconds, no more.
     """
     spec = launch.program.spec
+    if isinstance(spec, Maintenance):
+        return True
     return isinstance(spec, SparkSql) and spec.isolation is Isolation.SHARED and not _CALL.search(spec.sql)
 
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import SECOND
+from tidegate.domain.programs import Maintenance
 from tidegate.pipeline.claims import process_name, take_claim
 from tidegate.pipeline.committed import find_commits
 from tidegate.pipeline.connect import ConnectSession, close_catalogs, connect_port, connect_properties
@@ -223,7 +224,7 @@ class Driver:
 
         identity = order.stamp.attempt.identity
         log = AttemptLog(order.directory)
-        attempt = SqlAttempt(order, self.spec, log)
+        attempt = self._attempt(order, log)
         with self._lock:
             if self.ending.is_set():
                 return {"ok": False, "code": "spark.ending", "message": "the driver ends"}
@@ -260,6 +261,13 @@ class Driver:
         assert self.spark is not None
         InheritableThread(target=work, daemon=True, session=self.spark).start()
         return {"ok": True}
+
+    def _attempt(self, order: SqlOrder, log: AttemptLog) -> SqlAttempt:
+        if order.kind != Maintenance.TYPE:
+            return SqlAttempt(order, self.spec, log)
+        from tidegate.pipeline.care import CareAttempt  # with PyIceberg, which a driver should not wait for
+
+        return CareAttempt(order, self.spec, log)
 
     def _fence_older(self, stamp: Stamp) -> None:
         """Earlier attempts of the same run that are still at work here have been given up on: end them first."""

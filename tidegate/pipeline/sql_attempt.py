@@ -41,16 +41,18 @@ class SqlOrder:
     conf: Mapping[str, str]
     arguments: Mapping[str, Any]
     since: int
+    kind: str = "spark_sql"
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> SqlOrder:
         return cls(
             stamp=Stamp.of(given["identity"], int(given["fence"])),
             directory=Path(given["directory"]),
-            sql=given["sql"],
+            sql=given["sql"] or "",
             conf=given.get("conf") or {},
             arguments=given.get("arguments") or {},
             since=int(given["since"]),
+            kind=given.get("kind", "spark_sql"),
         )
 
 
@@ -91,8 +93,9 @@ class SqlAttempt:
         except Exception as fault:
             if self._cancelled.is_set():
                 self.log("cancelled")
-                return {"outcome": "cancelled", "error": {"code": "cancelled", "message": "It was asked to end."}}
-            error = error_of(fault)
+                note = {"code": "cancelled", "message": "It was asked to end."}
+                return {"outcome": "cancelled", "error": note | self._also(fault)}
+            error = self._error(fault) | self._also(fault)
             self.log(f"{error['code']}: {error['message']}")
             return {"outcome": "failed", "error": error}
         finally:
@@ -131,6 +134,13 @@ class SqlAttempt:
         # A cancelled procedure can return as if nothing had happened: our own flag decides.
         self._check_cancelled()
         return None
+
+    def _error(self, fault: BaseException) -> dict[str, Any]:
+        return error_of(fault)
+
+    def _also(self, fault: BaseException) -> dict[str, Any]:
+        """What else there is to say of an attempt that was cancelled or failed."""
+        return {}
 
     def _execute(self, session: SparkSession, statement: Statement, label: str) -> None:
         self.log(f"{label} {statement.title}")
