@@ -41,6 +41,7 @@ ALL = (
     "arrivals",
     "watch",
     "assess",
+    "relay",
     "commits",
     "spark",
 )

@@ -39,6 +39,7 @@ from tidegate.engine.outcome import Part, Topic
 from tidegate.engine.prober import Prober
 from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
+from tidegate.engine.relay import Relay
 from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
@@ -59,6 +60,7 @@ from tidegate.ports.lake import CatalogSpec
 from tidegate.ports.launching import Launcher, Logs, StopHow
 from tidegate.ports.spark import DriverSpec, SparkSettings
 from tidegate.settings import Settings
+from tidegate.sinks.opening import SinkOpener
 from tidegate.store import home as homes
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, running_url
@@ -241,7 +243,12 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
         ]
         async with AsyncExitStack() as stack:
             parts += watchers(one, settings, stack)
-            await _run(loop_of(one, parts, settings), stop)
+            opener = SinkOpener(settings.database.url)
+            relay = Relay(store, opener, fence)
+            stack.push_async_callback(relay.close)
+            loop = loop_of(one, [*parts, relay], settings)
+            opener.on_change = lambda: loop.wake(Topic.BACKEND)
+            await _run(loop, stop)
 
 
 def watchers(one: Member, settings: Settings, stack: AsyncExitStack) -> list[Part]:

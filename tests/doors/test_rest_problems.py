@@ -81,8 +81,8 @@ def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
     body = {"spec": {"type": "maintenance"}}
     said = problem(served("PUT", f"{NS}/programs/p", json=body), 422, "invalid")
     assert "not in this version yet" in said["errors"][0]["reason"]
-    sink = {"apiVersion": "tidegate/v1", "kind": "Sink", "metadata": {"name": "s"}, "spec": {}}
-    said = problem(served("POST", "/apply", json={"documents": [sink]}), 422, "invalid")
+    policy = {"apiVersion": "tidegate/v1", "kind": "MaintenancePolicy", "metadata": {"name": "s"}, "spec": {}}
+    said = problem(served("POST", "/apply", json={"documents": [policy]}), 422, "invalid")
     assert said["errors"][0]["path"] == "documents[0].kind"
     assert "not in this version yet" in said["errors"][0]["reason"]
 

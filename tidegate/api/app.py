@@ -22,6 +22,7 @@ from tidegate.api import (
     programs,
     runs,
     schedules,
+    sinks,
 )
 from tidegate.api.context import Doors
 from tidegate.api.guard import Guard
@@ -56,6 +57,7 @@ def create_app(doors: Doors) -> FastAPI:
         runs.router,
         events.router,
         datasets.router,
+        sinks.router,
         ledger.router,
     ):
         app.include_router(router, prefix=PREFIX)

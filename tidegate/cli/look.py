@@ -140,6 +140,9 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "datasets":
             found = [(name_of(one), *map(_spec(one).get, ("kind", "snapshot")), _trouble(one)) for one in items]
             return grid(("NAME", "KIND", "SNAPSHOT", ""), found, empty="No datasets are declared or waited for.")
+        case "sinks":
+            titles = ("NAME", "TYPE", "TO", "DELIVERED", "BEHIND", "SET ASIDE", "")
+            return grid(titles, map(_sink_row, items), empty="No sinks. Declare one: tidegate apply -f FILE")
         case "instances":
             keys = ("id", "role", "name", "pid", "epoch")
             lines = [(*(one.get(key) for key in keys), when(one.get("heartbeat"))) for one in items]
@@ -173,6 +176,15 @@ def _count(item: Document, key: str) -> int | None:
 def _trouble(item: Document) -> str:
     status = item.get("status") or {}
     return "there is no such table" if status.get("missing") else status.get("error") or ""
+
+
+def _sink_row(item: Document) -> Sequence[Any]:
+    spec, status = item["spec"], item.get("status") or {}
+    target = {"kafka": f"{spec.get('topic')} at {spec.get('servers')}", "table": spec.get("table")}
+    error = status.get("error")
+    trouble = Text(f"{error} (since {when(status.get('error_since'))})", style="red") if error else ""
+    counts = (status.get(key) for key in ("delivered", "behind", "set_aside"))
+    return name_of(item), spec["type"], target.get(spec["type"], spec.get("url")), *counts, trouble
 
 
 def _days_of(item: Document) -> str:

@@ -21,7 +21,9 @@ AnyNamespace = Annotated[
 File = Annotated[str, typer.Option("-f", "--file", help="A YAML or JSON file, or - for standard input.")]
 Schedule = Annotated[str, typer.Argument(help="Name of a schedule.", show_default=False)]
 Run = Annotated[str, typer.Argument(help="Id of a run, as `tidegate runs` prints it.", show_default=False)]
-Kind = Annotated[str, typer.Argument(help="schedule, program, application, namespace, pool, calendar, dataset or run.")]
+Kind = Annotated[
+    str, typer.Argument(help="schedule, program, application, namespace, pool, calendar, dataset, sink or run.")
+]
 Home = Annotated[
     Path | None, typer.Option("--home", help="Everything this machine keeps. [default: TIDEGATE_HOME or ~/.tidegate]")
 ]
@@ -38,6 +40,7 @@ KINDS = {
     "calendar": "calendars",
     "run": "runs",
     "dataset": "datasets",
+    "sink": "sinks",
     "instance": "instances",
     "lease": "leases",
 }

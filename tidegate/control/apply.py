@@ -6,10 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tidegate.control import applications, calendars, datasets, namespaces, pools, programs, schedules, verifying
+from tidegate.control import applications, calendars, datasets, namespaces, pools, programs, schedules, sinks, verifying
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
-from tidegate.documents.declared import Application, Calendar, Dataset, Declaration, Namespace, Pool, Program, Schedule
+from tidegate.documents.declared import (
+    Application,
+    Calendar,
+    Dataset,
+    Declaration,
+    Namespace,
+    Pool,
+    Program,
+    Schedule,
+    Sink,
+)
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import command
 from tidegate.domain.schedules import Mode
@@ -77,6 +87,7 @@ async def apply(
     if strict:
         verifying.refuse(_placed(warned), "the documents")
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
+    stored_sinks = await sinks.known(store)
     stored_calendars = {one[0].name: one for one in await store.calendars()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
     done: dict[int, Applied] = {}
@@ -93,6 +104,9 @@ async def apply(
         for place, dataset in _of(flat, Dataset):
             known_dataset = await datasets.stored_as(store, dataset)
             done[place] = _applied(dataset, await datasets.write(tx, dataset, known_dataset, who=who, now=now))
+        for place, sink in _of(flat, Sink):
+            effect = await sinks.write(tx, sink, stored_sinks.get(sink.metadata.name), who=who, now=now)
+            done[place] = _applied(sink, effect)
         for place, application in _of(flat, Application):
             effect = await applications.declare(tx, application, who=who, now=now)
             done[place] = _applied(application, effect)
@@ -275,6 +289,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
         case Dataset():
             watched = next(iter(await store.datasets([given.name])), None)
             stored = None if watched is None or watched.document is None else dict(watched.document)
+            wanted = dict(given.document)
+        case Sink():
+            known = (await sinks.known(store)).get(metadata.name)
+            stored = None if known is None else dict(known.document)
             wanted = dict(given.document)
         case Calendar():
             closed = {one.name: document for one, document in await store.calendars()}.get(metadata.name)

@@ -10,6 +10,7 @@ from tidegate.domain.instants import Duration
 from tidegate.domain.maintenance.policy import Policy
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
+from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.control import Metadata
 
 
@@ -91,4 +92,16 @@ class MaintenancePolicy:
     document: JsonObject
 
 
-Declaration: TypeAlias = Schedule | Program | Application | Namespace | Pool | Dataset | Calendar | MaintenancePolicy
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """`document`: its metadata and spec as the person wrote them."""
+
+    KIND: ClassVar[str] = "Sink"
+    metadata: Metadata  # namespace is empty
+    spec: SinkSpec
+    document: JsonObject
+
+
+Declaration: TypeAlias = (
+    Schedule | Program | Application | Namespace | Pool | Dataset | Calendar | MaintenancePolicy | Sink
+)

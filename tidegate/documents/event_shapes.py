@@ -10,6 +10,7 @@ from tidegate.domain.instants import format_duration
 from tidegate.domain.triggers import TIME_TRIGGERS, Elapsed, Quiet
 from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
 from tidegate.ports.lake import DatasetRecord
+from tidegate.ports.sinks import SinkRecord
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -115,6 +116,41 @@ def measured(type: str, value: Any) -> Any:
 
 
 _CLOCKS = frozenset(one.TYPE for one in TIME_TRIGGERS)
+
+
+# ── sinks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def message(record: EventRecord, schedule: str | None) -> dict[str, Any]:
+    """An event as sinks get it: as the log shows it, with the schedule that it is about."""
+    return {**event(record), "schedule": schedule}
+
+
+def sink(item: Any) -> dict[str, Any]:
+    """A `control.sinks.Shown`."""
+    record: SinkRecord = item.record
+    said = record.document
+    spec = record.spec
+    filled: dict[str, Any] = {"topics": list(spec.topics), **({"topic": spec.topic} if spec.topic else {})}
+    return {
+        "apiVersion": encode.API_VERSION,
+        "kind": "Sink",
+        "metadata": {"name": record.name, **said.get("metadata", {})},
+        "spec": {"type": spec.type, **filled, **said.get("spec", {})},
+        "status": {
+            "position": str(record.spot.pos),
+            "delivered": record.delivered,
+            "set_aside": record.set_aside,
+            "behind": record.behind,
+            "error": record.error or None,
+            "error_since": moment(record.error_since),
+            "moved_at": moment(record.moved_at),
+            "refused": [
+                {"position": str(one.pos), "type": one.type, "key": one.key, "at": moment(one.at), "reason": one.reason}
+                for one in item.refused
+            ],
+        },
+    }
 
 
 # ── datasets ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -216,6 +216,8 @@ def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) 
     field = next((part for part in reversed(path) if isinstance(part, str)), "")
     what, refused = UNIONS[field]
     known = [tag for tag in members(where) if tag != "custom"]
+    if "kafka" in known:  # of the specs that are unions, the other one
+        what, refused = "a type of sink", frozenset()
     if field != "spec":
         known += plugins.known()
     if kind == "union_tag_not_found":

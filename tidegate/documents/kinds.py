@@ -20,6 +20,7 @@ from tidegate.documents.others import (
 from tidegate.documents.policies import PolicySpec
 from tidegate.documents.programs import Program as ProgramSpec
 from tidegate.documents.schedules import ScheduleSpec
+from tidegate.documents.sinks import SinkDocument
 
 API_VERSION = "tidegate/v1"
 
@@ -96,6 +97,14 @@ class MaintenancePolicy(Envelope):
     spec: PolicySpec
 
 
+class Sink(Envelope):
+    """Where the event log is delivered to: a Kafka topic, an address or a table."""
+
+    kind: Literal["Sink"] = "Sink"
+    metadata: GlobalMetadata
+    spec: SinkDocument
+
+
 MODELS: dict[str, type[BaseModel]] = {
     "Namespace": Namespace,
     "Application": Application,
@@ -105,5 +114,6 @@ MODELS: dict[str, type[BaseModel]] = {
     "Calendar": Calendar,
     "Dataset": Dataset,
     "MaintenancePolicy": MaintenancePolicy,
+    "Sink": Sink,
 }
 IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

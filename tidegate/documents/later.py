@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-KINDS = frozenset({"MaintenancePolicy", "Sink"})
+KINDS = frozenset({"MaintenancePolicy"})
 TRIGGERS: frozenset[str] = frozenset()
 PROGRAMS = frozenset({"spark_submit", "maintenance"})
 KEYS: frozenset[str] = frozenset()

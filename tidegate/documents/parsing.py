@@ -14,6 +14,7 @@ from tidegate.documents.policies import option_faults, policy_of
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
 from tidegate.documents.schedules import spec_of, template_faults
+from tidegate.documents.sinks import spec_of as sink_spec_of
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
@@ -232,6 +233,9 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
             return declared.MaintenancePolicy(
                 metadata=metadata, policy=policy_of(metadata.name, checked.spec), document=said
             )
+        case kinds.Sink():
+            said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
+            return declared.Sink(metadata=metadata, spec=sink_spec_of(checked.spec), document=said)
         case kinds.Pool():
             rate = checked.spec.rate
             return declared.Pool(

@@ -24,6 +24,7 @@ from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.ports.collecting import EventControlTx, EventReads
 from tidegate.ports.engine import Clock, Instance
 from tidegate.ports.lake import DatasetReads, DatasetTx
+from tidegate.ports.sinks import SinkReads, SinkTx
 from tidegate.ports.tables import TablesReads, TablesTx
 
 
@@ -200,7 +201,7 @@ class Book:
     rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
-class ControlTx(EventControlTx, DatasetTx, TablesTx, Protocol):
+class ControlTx(EventControlTx, DatasetTx, SinkTx, TablesTx, Protocol):
     async def now(self) -> Instant:
         """The database's time at this very statement (not at the transaction's start)."""
 
@@ -344,7 +345,7 @@ class ControlTx(EventControlTx, DatasetTx, TablesTx, Protocol):
         already: then this transaction must not commit."""
 
 
-class ControlStore(EventReads, DatasetReads, TablesReads, Clock, Protocol):
+class ControlStore(EventReads, DatasetReads, SinkReads, TablesReads, Clock, Protocol):
     """Reads see what is committed and lock nothing. `namespace` None: of all namespaces."""
 
     def changing(self) -> AbstractAsyncContextManager[ControlTx]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.domain.events import qualified
 from tidegate.domain.instants import format_instant, from_datetime
-from tidegate.sdk import answers, records
+from tidegate.sdk import answers, records, sink_answers
 from tidegate.sdk.answers import read
 from tidegate.sdk.connection import Connection, Problem, log_pieces, segment
 from tidegate.sdk.triggers import When
@@ -48,6 +48,7 @@ class Client:
         self.namespaces = Collection(self, "/namespaces", answers.Declared)
         self.pools = Collection(self, "/pools", answers.Pool)
         self.datasets = Collection(self, "/datasets", answers.Dataset)
+        self.sinks = Collection(self, "/sinks", sink_answers.Sink)
         self.calendars = Collection(self, "/calendars", answers.Calendar)
         self.runs = Runs(self, f"{inside}/runs")
         self.events = Events(self)

@@ -219,6 +219,7 @@ class LoggedEvent:
 
     record: EventRecord
     run: RunKey | None
+    schedule: str | None  # namespace/name of the one that it is about
     fire_time: Instant | None
     arguments: JsonObject | None
 
@@ -254,6 +255,7 @@ def _logged(row: Row) -> LoggedEvent:
             pos=pos, at=at, type=type, key=key, time=time, id=source_id, source=source or "", payload=told
         ),
         run=run,
+        schedule=None if name is None else f"{namespace}/{name}",
         fire_time=fire_time,
         arguments=arguments,
     )

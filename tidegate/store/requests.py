@@ -19,6 +19,7 @@ from tidegate.store.gates import GatesTx
 from tidegate.store.holdings import Released, finish
 from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
+from tidegate.store.sinks import SinksTx
 from tidegate.store.sql import load
 from tidegate.store.subscribing import SubscribingTx
 from tidegate.store.tables import TablesTx
@@ -30,7 +31,7 @@ CONTROL = load("control")
 COLLECTING = load("collecting")
 
 
-class ControlTransaction(DatasetsTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
+class ControlTransaction(DatasetsTx, SinksTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several

@@ -611,6 +611,29 @@ ALTER TABLE public.set_aside ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+CREATE TABLE public.sink (
+    name text NOT NULL,
+    document jsonb NOT NULL,
+    rev bigint DEFAULT 1 NOT NULL,
+    day integer NOT NULL,
+    pos bigint NOT NULL,
+    delivered bigint DEFAULT 0 NOT NULL,
+    set_aside bigint DEFAULT 0 NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    error_since public.instant,
+    moved_at public.instant,
+    updated_at public.instant NOT NULL
+)
+WITH (fillfactor='50');
+CREATE TABLE public.sink_refusal (
+    sink text NOT NULL,
+    pos bigint NOT NULL,
+    day integer NOT NULL,
+    type text NOT NULL,
+    key text NOT NULL,
+    reason text NOT NULL,
+    at public.instant NOT NULL
+);
 CREATE TABLE public.start_log (
     schedule_id bigint NOT NULL,
     slot bigint NOT NULL,
@@ -824,6 +847,10 @@ ALTER TABLE ONLY public.schedule_stats
     ADD CONSTRAINT schedule_stats_pkey PRIMARY KEY (schedule_id);
 ALTER TABLE ONLY public.set_aside
     ADD CONSTRAINT set_aside_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.sink
+    ADD CONSTRAINT sink_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.sink_refusal
+    ADD CONSTRAINT sink_refusal_pkey PRIMARY KEY (sink, pos);
 ALTER TABLE ONLY public.start_log
     ADD CONSTRAINT start_log_pkey PRIMARY KEY (schedule_id, slot, ord, key);
 ALTER TABLE ONLY public.subscription
@@ -875,5 +902,7 @@ ALTER TABLE ONLY public.revision
     ADD CONSTRAINT revision_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.schedule
     ADD CONSTRAINT schedule_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
+ALTER TABLE ONLY public.sink_refusal
+    ADD CONSTRAINT sink_refusal_sink_fkey FOREIGN KEY (sink) REFERENCES public.sink(name) ON DELETE CASCADE;
 ALTER TABLE ONLY public.subscription
     ADD CONSTRAINT subscription_key_id_fkey FOREIGN KEY (key_id) REFERENCES public.event_key(id);

@@ -37,6 +37,7 @@ from tidegate.store.partitions import Partitions, day_of
 from tidegate.store.pinning import PinningTx
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
+from tidegate.store.sinks import RelayingTx, SinkReading
 from tidegate.store.sql import load
 from tidegate.store.tables import TablesReading
 from tidegate.store.transactions import I, Parts, Tx, columns
@@ -46,13 +47,14 @@ log = logging.getLogger(__name__)
 ATTEMPTS = load("attempts")
 UPKEEP = load("upkeep")
 EVENTS = load("events")
+SINKS = load("sinks")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx):
+class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, TablesReading, EventReading, GatesReading, Reading):
+class PostgresStore(MembershipCalls, DatasetReading, SinkReading, TablesReading, EventReading, GatesReading, Reading):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
@@ -98,6 +100,7 @@ class PostgresStore(MembershipCalls, DatasetReading, TablesReading, EventReading
         """A person's transaction. Those who have to know are told after the commit."""
         with self._looking_anew():
             async with self.parts.database.transaction(patient=True) as session:
+                await session.send(SINKS.number)  # before it can draw a position in the log (`store.sinks`)
                 tx = ControlTransaction(self.parts, session)
                 yield tx
                 await tx.settle_up()
@@ -218,7 +221,7 @@ class PostgresStore(MembershipCalls, DatasetReading, TablesReading, EventReading
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import collecting, control, engine, lake, probing
+    from tidegate.ports import collecting, control, engine, lake, probing, sinks
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
@@ -228,6 +231,7 @@ if TYPE_CHECKING:
         courier: collecting.PublishingStore = store
         worker: engine.WorkerStore = store
         watcher: lake.WatcherStore = store
+        relay: sinks.RelayStore = store
         members: engine.Membership = store
         reporter: engine.Reports = store
         reconciler: engine.ReconcilerStore = store
@@ -235,5 +239,5 @@ if TYPE_CHECKING:
         wakes: engine.Wakes = store
         prober: probing.ProberStore = store
         people: control.ControlStore = store
-        del timekeeper, matcher, admitter, courier, worker, watcher
+        del timekeeper, matcher, admitter, courier, worker, watcher, relay
         del members, reporter, reconciler, janitor, wakes, prober, people

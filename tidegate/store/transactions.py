@@ -16,6 +16,7 @@ from tidegate.store.floors import Floor
 from tidegate.store.partitions import Partitions, day_of, partition_name
 from tidegate.store.queues import Instants
 from tidegate.store.sql import Query, load
+from tidegate.store.tide import Tide
 
 I = load("instances")  # noqa: E741
 _PARTITIONS_AT_ONCE = 40
@@ -42,6 +43,7 @@ class Parts:
     due: Floor = field(default_factory=Floor)
     wake: Floor = field(default_factory=Floor)
     walk: Walk = field(default_factory=Walk)
+    tide: Tide = field(default_factory=Tide)
     hosts: dict[int, str] = field(default_factory=dict)  # of this process's own instances
 
 

@@ -24,6 +24,7 @@ from tidegate.sim.memory.pinning import PinningTransaction
 from tidegate.sim.memory.read import Reading
 from tidegate.sim.memory.requests import ControlTransaction
 from tidegate.sim.memory.rows import PoolRow
+from tidegate.sim.memory.sinks import RelayTransaction, SinkReading
 from tidegate.sim.memory.time import TimekeeperTransaction
 from tidegate.sim.memory.upkeep import Upkeep
 from tidegate.sim.memory.work import WorkerTransaction, open_attempt
@@ -38,6 +39,7 @@ class MemoryTransaction(
     WatchTransaction,
     PinningTransaction,
     DeadlinesTransaction,
+    RelayTransaction,
 ):
     """An engine transaction: whichever part began it finds its own methods."""
 
@@ -48,7 +50,9 @@ class MemoryTransaction(
         return self
 
 
-class MemoryStore(MembershipCalls, DatasetReading, TablesReading, EventReading, GatesReading, Reading, Upkeep):
+class MemoryStore(
+    MembershipCalls, DatasetReading, SinkReading, TablesReading, EventReading, GatesReading, Reading, Upkeep
+):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:

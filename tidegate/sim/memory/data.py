@@ -12,6 +12,7 @@ from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change, Freeze
+from tidegate.ports.sinks import RefusedEvent, SinkRecord
 from tidegate.ports.tables import CareRecord, Measured, PolicyRecord, Switch, TableRecord
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
@@ -79,6 +80,8 @@ class Data(Database):
         self.stats: Table[int, StatsRow] = self.table("schedule_stats")
         self.idempotency: Table[str, Answer] = self.table("idempotency")
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
+        self.sink: Table[str, SinkRecord] = self.table("sink")
+        self.sink_refusal: Table[tuple[str, int], RefusedEvent] = self.table("sink_refusal")
         self.dataset_cursor: Table[str, CursorRow] = self.table("dataset_cursor")
         self.catalog_fault: Table[str, FaultRow] = self.table("catalog_fault")
         self.maintenance_off: Table[str, Switch] = self.table("maintenance_off")  # one row, under ""
@@ -106,6 +109,7 @@ class Data(Database):
         self.deadlines: Ordered[tuple[Instant, int]] = Ordered()
         self.resets: list[Reset] = []
         self.event_pos = 0
+        self.drawing: dict[Transaction, int] = {}  # open transactions that drew positions, and the first of each
         self.inbox_pos = 0
         self.set_aside_ids = 0
         self.events: list[Event] = []

@@ -34,11 +34,22 @@ class PublishingTransaction(Transaction):
 
     def tell(self, now: Instant, type_: str, run: RunKey | None, schedule: int | None = None) -> None:
         data = self.data
-        data.event_pos += 1
+        self._draw()
         if run is not None and type_ in data.topics_of:
             self.told.append(len(self.log))
         about = None if schedule is None else ScheduleId(schedule)
         self.log.append((data.events, Event(now, type_, run, about, None, data.event_pos)))
+
+    def _draw(self) -> None:
+        """The next position in the log; nothing is settled there while this transaction is open."""
+        data = self.data
+        data.event_pos += 1
+        if self not in data.drawing:
+            data.drawing[self] = data.event_pos
+            self.on_end.append(self._drawn)
+
+    def _drawn(self) -> None:
+        del self.data.drawing[self]
 
     async def flush(self) -> None:
         """Number what runs told, before the commit."""
@@ -80,7 +91,7 @@ class PublishingTransaction(Transaction):
             known = self.get(data.dedup, (new.source, new.id))
             if known is not None:
                 return Receipt(pos=known[1], repeated=known[0] == said, conflict=known[0] != said)
-        data.event_pos += 1
+        self._draw()
         event = Event(
             now, new.type, None, None, dict(new.payload), data.event_pos, new.key, new.time, new.id, new.source
         )  # fmt: skip
@@ -101,7 +112,7 @@ class PublishingTransaction(Transaction):
             row = self.get(data.topic, number)
             assert row is not None
             rows.append(row)
-        data.event_pos += 1
+        self._draw()
         event = event._replace(pos=data.event_pos)
         at = max(now, *[row.last_at or 0 for row in rows])
         for row in rows:

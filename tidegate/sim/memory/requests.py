@@ -19,9 +19,10 @@ from tidegate.sim.memory.declare import Declarations
 from tidegate.sim.memory.lake import DatasetsTransaction
 from tidegate.sim.memory.lake_tables import TablesTransaction
 from tidegate.sim.memory.rows import Answer
+from tidegate.sim.memory.sinks import SinksTransaction
 
 
-class ControlTransaction(Declarations, DatasetsTransaction, TablesTransaction, CollectingTransaction):
+class ControlTransaction(Declarations, DatasetsTransaction, SinksTransaction, TablesTransaction, CollectingTransaction):
     """The whole of `ports.control.ControlTx`."""
 
     __slots__ = ("time",)
