@@ -81,7 +81,7 @@ class Room:
         self.operations = len(self._counting)
         self.bytes = sum(one.bytes for one in self._counting)
         self._taken: set[str] = set()
-        self._leaving: list[_Left] = []
+        self._leaving: list[_Left] | None = None
         self._last: dict[str, Instant] = {}
 
     def fits(self, candidate: Candidate) -> bool:
@@ -97,6 +97,7 @@ class Room:
         """It is started."""
         self.tables.add(candidate.table)
         self._taken.add(candidate.table)
+        self._leaving = None
         self.operations += 1
         self.bytes += candidate.bytes or 0
 
@@ -121,10 +122,9 @@ class Room:
 
     def _frees(self, candidate: Candidate) -> Instant | None:
         """When enough of what ended is a span old; None while what is under way holds the room."""
-        if not self._leaving:
-            self._leave()
-        place = bisect_left(self._leaving, True, key=lambda left: self._fits_in(left, candidate))
-        return self._leaving[place].at if place < len(self._leaving) else None
+        leaving = self._leaving if self._leaving is not None else self._leave()
+        place = bisect_left(leaving, True, key=lambda left: self._fits_in(left, candidate)) if leaving else 0
+        return leaving[place].at if place < len(leaving) else None
 
     def _fits_in(self, left: _Left, candidate: Candidate) -> bool:
         budget = self.budget
@@ -135,8 +135,9 @@ class Room:
             return False
         return not budget.bytes or left.bytes + (candidate.bytes or 0) <= budget.bytes
 
-    def _leave(self) -> None:
+    def _leave(self) -> list[_Left]:
         """What is still spent after each of those that ended has left the span, by when that is."""
+        leaving: list[_Left] = []
         far = self.now + 2 * self.budget.per
         self._last = dict.fromkeys(self.tables, far)  # what is under way or chosen now stays
         ended = sorted((one for one in self._counting if not one.open), key=lambda one: one.at)
@@ -153,9 +154,11 @@ class Room:
             if self._last[one.table] == at and one.table not in gone:
                 gone.add(one.table)
                 tables -= 1
-            if self._leaving and self._leaving[-1].at == at:
-                self._leaving.pop()
-            self._leaving.append(_Left(at, operations, size, tables))
+            if leaving and leaving[-1].at == at:
+                leaving.pop()
+            leaving.append(_Left(at, operations, size, tables))
+        self._leaving = leaving
+        return leaving
 
 
 def select(

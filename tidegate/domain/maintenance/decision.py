@@ -23,7 +23,7 @@ from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt
 from tidegate.domain.maintenance.health import MEASURES, Metric, TableHealth
 from tidegate.domain.maintenance.operations import ORDER, Operation
-from tidegate.domain.maintenance.policy import Logic, Policy, Rule, Schedule
+from tidegate.domain.maintenance.policy import Logic, Policy, Rank, Rule, Schedule
 from tidegate.domain.maintenance.state import NO_HISTORY, UNKNOWN, History, Prediction, TableState
 from tidegate.domain.maintenance.throttle import DEFAULT_THROTTLES, Throttles, backed_off, stretched
 from tidegate.domain.maintenance.value import cost, value
@@ -191,7 +191,7 @@ def decide(table: Table, terms: Terms) -> tuple[Decision, ...]:
     judged = [_judge(table, rule, checks, terms) for rule, checks in _checks(table.policy, terms.clock)]
     wanted = [one for one in judged if one.verdict is Verdict.RUN]
     if len(wanted) > 1:
-        first = min(wanted, key=lambda one: _turn(one, wanted, table.state))
+        first = _first(wanted, table.state)
         held = Block(Because.ANOTHER_FIRST, None, first.operation.value)
         judged = [_hold(one, held) if one.verdict is Verdict.RUN and one is not first else one for one in judged]
     return tuple(judged)
@@ -221,27 +221,38 @@ def choose(
 
 def _candidate(table: Table, decision: Decision, terms: Terms) -> Candidate:
     history = table.state.histories.get(decision.operation, NO_HISTORY)
-    worth = value(decision.operation, decision.prediction, history, table.state.health)
+    gain = 0.0
+    if table.policy.rank is Rank.VALUE:
+        gain = value(decision.operation, decision.prediction, history, table.state.health).gain or 0.0
     return Candidate(
         table=table.state.table,
         operation=decision.operation,
         bytes=decision.bytes,
         since=history.held_at if history.held_at is not None else terms.now,
         debt=table.debt.score if table.debt is not None else 0.0,
-        gain=worth.gain or 0.0,
+        gain=gain,
     )
 
 
-def _turn(one: Decision, wanted: Sequence[Decision], state: TableState) -> tuple[bool, bool, int]:
-    """Forced ones first; then those that had no turn since another became due; then by the order of operations."""
-    started = state.histories.get(one.operation, NO_HISTORY).started_at
-    waiting = [other.due_since for other in wanted if other is not one and other.due_since is not None]
-    served = started is not None and any(since <= started for since in waiting)
-    return not one.forced, served, ORDER[one.operation]
+def _first(wanted: Sequence[Decision], state: TableState) -> Decision:
+    """Whose turn it is: forced ones first; then those that had no turn since another became due; then by order."""
+    best: tuple[bool, bool, int] | None = None
+    chosen = wanted[0]
+    for place, one in enumerate(wanted):
+        started = state.histories.get(one.operation, NO_HISTORY).started_at
+        served = started is not None and any(
+            other is not one and other.due_since is not None and other.due_since <= started for other in wanted
+        )
+        turn = (not one.forced, served, place)
+        if best is None or turn < best:
+            best, chosen = turn, one
+    return chosen
 
 
-def _hold(decision: Decision, block: Block, verdict: Verdict = Verdict.WAIT) -> Decision:
-    return decision._replace(verdict=verdict, blocks=(*decision.blocks, block), next_eligible=block.until)
+def _hold(one: Decision, block: Block, verdict: Verdict = Verdict.WAIT) -> Decision:
+    """The same, held by one more block."""
+    table, operation, _, forced, due, met, unmet, blocks, _, prediction, size = one
+    return Decision(table, operation, verdict, forced, due, met, unmet, (*blocks, block), block.until, prediction, size)
 
 
 # ── one operation ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,7 +267,7 @@ def _judge(table: Table, rule: Rule, checks: Checks, terms: Terms) -> Decision:
     due, interval, blocks = _due(rule, history, state.since, terms.clock)
     met, unmet, holds = _conditions(checks, None if outdated else state.health, rule, terms)
     if not forced:
-        if rule.schedule is not None:
+        if rule.schedule is not None and not rule.schedule.always_open:
             opens = terms.clock.opens(rule.schedule)
             if opens != now:
                 blocks.append(Block(Because.WINDOW_CLOSED, opens))

@@ -49,6 +49,11 @@ class Schedule:
     timeout: Duration | None = None
     enabled: bool = True
 
+    @property
+    def always_open(self) -> bool:
+        """Whether it may start at any time of any day."""
+        return self.window is None and not isinstance(self.trigger, WindowDays)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
