@@ -28,6 +28,7 @@ ALL = (
     "cron",
     "planning",
     "maintenance",
+    "outage",
     "simulator",
     "fires",
     "midnight",

@@ -26,6 +26,7 @@ from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import MILLISECOND, SECOND
 from tidegate.domain.pools import built_in
 from tidegate.engine.admitter import Admitter, AdmitterSettings
+from tidegate.engine.backfiller import Backfiller
 from tidegate.engine.courier import Courier
 from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
@@ -229,6 +230,7 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             Admitter(store, fence, AdmitterSettings(batch=chosen.batch)),
             Publisher(store, fence),
             Deadlines(store, fence),
+            Backfiller(store, fence),
             Prober(store, AllProbes(settings.probes), fence),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(

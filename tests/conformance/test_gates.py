@@ -75,7 +75,7 @@ async def waiting(world: World, schedule: ScheduleId, now: Instant, *, priority:
     async with world.store.changing() as tx:
         key: RunKey = await tx.add_run(
             schedule,
-            cause=Cause.BACKFILL,
+            cause=Cause.RERUN,
             caused_by="ann",
             fire_time=None,
             previous_fire=None,

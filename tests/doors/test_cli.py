@@ -247,7 +247,7 @@ def test_every_command_explains_itself() -> None:
     assert said.status == 0
     for name in ("up", "scheduler", "worker", "api", "db", "apply", "diff", "deploy", "get", "describe", "delete"):
         assert f" {name} " in said.out
-    assert "backfill" not in said.out, "what belongs to a later version is absent"
+    assert "forecast" not in said.out, "what belongs to a later version is absent"
     assert tidegate("--version").out.startswith("tidegate ")
 
 

@@ -90,6 +90,23 @@ def _everything(client: Client) -> None:
     assert client.runs.wait(run).ended and list(client.runs.follow(run)) == []
     assert client.runs.rerun(run.id).cause.type == "rerun"
 
+    ago = datetime.now(UTC) - timedelta(days=3)
+    client.schedules.enable("s")
+    client.schedules.disable("s")
+    plan = client.backfills.preview("s", start=ago, concurrency=2)
+    assert (plan.id, plan.total, plan.count, len(plan.items)) == (None, 3, 3, 3)
+    asked = client.backfills.create("s", start=ago, key="two")
+    assert asked == client.backfills.create("s", start=ago, key="two") and asked.id is not None
+    assert client.backfills.pause(asked.id, reason="tests").state == "paused"
+    assert client.backfills.resume(asked.id).state == "running"
+    with pytest.raises(TimeoutError, match="running at 0 %"):
+        client.backfills.wait(asked.id, timeout=0)
+    assert client.backfills.cancel(asked.id).finished_at is not None
+    backfill = client.backfills.wait(asked.id)
+    assert [backfill] == list(client.backfills.list()) == list(client.backfills.list(everywhere=True, schedule="s"))
+    named = client.backfills.create("s", keys=[plan.items[0].fire_time], order="newest", reprocess="all")
+    assert [one.fire_time for one in named.items] == [plan.items[0].fire_time]
+
     (receipt,) = client.events.publish(Event("user.done", "x", {"n": 1}, id="one"))
     assert (receipt.key, receipt.repeated) == ("default/x", False)
     assert client.events.publish(Event("user.done", "x", {"n": 1}, id="one"))[0].repeated

@@ -42,7 +42,7 @@ def made(world: World, schedule: ScheduleId, count: int = 1, priority: int = 50)
     async def add() -> RunKey:
         async with world.store.changing() as tx:
             return await tx.add_run(
-                schedule, cause=Cause.BACKFILL, caused_by="", fire_time=None, previous_fire=None, given=None,
+                schedule, cause=Cause.RERUN, caused_by="", fire_time=None, previous_fire=None, given=None,
                 priority=priority, now=world.now,
             )  # fmt: skip
 

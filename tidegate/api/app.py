@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from tidegate.api import (
     applications,
+    backfills,
     datasets,
     events,
     gates,
@@ -55,6 +56,7 @@ def create_app(doors: Doors) -> FastAPI:
         namespaces.router,
         gates.router,
         runs.router,
+        backfills.router,
         events.router,
         datasets.router,
         sinks.router,

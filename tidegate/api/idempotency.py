@@ -98,6 +98,8 @@ class Idempotency:
         look: str | None = None
         if post and "run" in notes:
             look, status = f"{PREFIX}/runs/{notes['run']}", 202
+        elif post and "backfill" in notes:
+            look, status = f"{PREFIX}/backfills/{notes['backfill']}", 202
         elif post and "events" in notes:
             items = [{"position": str(one.pop("pos")), **one} for one in map(dict, notes["events"])]
             many = isinstance(json.loads(body), list)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
+from tidegate.domain.backfills import identity
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
@@ -35,6 +36,11 @@ class Noting:
         key = await self._tx.add_run(*given, **more)
         self.notes["run"] = str(key)
         return key
+
+    async def add_backfill(self, *given: Any, **more: Any) -> int:
+        number = await self._tx.add_backfill(*given, **more)
+        self.notes["backfill"] = identity(number)
+        return number
 
     async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
         receipts = await self._tx.publish(events, now)

@@ -22,7 +22,7 @@ def cause_of(record: RunRecord) -> str:
         case Cause.RERUN:
             return f"It repeats run {record.caused_by}" + (f", for the fire of {fire}." if fire else ".")
         case Cause.BACKFILL:
-            return f"It was asked for by a backfill, for the fire of {fire}."
+            return f"Backfill {record.caused_by} asked for it, for the fire of {fire}."
         case Cause.EVIDENCE:
             return "Its trigger was satisfied by data or events."
         case _:

@@ -15,7 +15,8 @@ The order of questions, for each run (`questions`):
 Every run counts on the counters of its schedule, its program and their groups, whether a constraint reads them or not:
 a limit declared on one schedule of a program must see the runs of the others. They are held from admission to the
 final outcome, so a retry comes back holding them. It has begun: it no longer expires, its `skip` reads as `wait`, and
-what concerns a first start only (delay, min_interval, rate) is not asked again. A run that a person triggered, and one
+what concerns a first start only (delay, min_interval, rate) is not asked again. Of a backfill's runs, too, `skip` reads
+as `wait`, and no delay is asked of them. A run that a person triggered, and one
 whose waiting time is over under `then: run`, goes without delay, window, min_interval, rate and load.
 
 Order is by `rank`: priority, with ageing. Each point of priority is worth a minute of waiting, so a run is never
@@ -37,6 +38,7 @@ from tidegate.domain.constraints import (
     WAIVED,
     Blackout,
     Constraint,
+    Delay,
     Load,
     Met,
     MinInterval,
@@ -229,7 +231,7 @@ def questions(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Iter
     for one in candidate.spec.constraints:
         if waived and isinstance(one, waived):
             continue
-        if one.unmet is Unmet.SKIP and _obeys(candidate):
+        if one.unmet is Unmet.SKIP and _obeys(candidate) and candidate.cause is not Cause.BACKFILL:
             skips.append(one)
         else:
             yield Question(name_of(one), judge(one, subject, facts, now), one)
@@ -341,6 +343,8 @@ def _waived(candidate: Candidate, now: Instant) -> tuple[type[Constraint], ...]:
     forced = candidate.cause is Cause.MANUAL or (candidate.attempts == 0 and is_late(candidate, now))
     if candidate.attempts > 0:
         return (*ONCE, *WAIVED) if forced else ONCE
+    if candidate.cause is Cause.BACKFILL:
+        return (Delay,)
     return WAIVED if forced else ()
 
 

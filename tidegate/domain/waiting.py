@@ -2,8 +2,9 @@
 
 Under `merge` one run waits and takes in what comes; under `latest` the newest takes the place of the older ones; and
 whatever the policy, no more than `max` wait. What a person asked for never merges and takes nobody's place
-(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. While a schedule is held
-(`Mode.HOLD`) everything merges, fires of clocks too. Both stores decide by this.
+(`runs.MERGING`), nor does a run that had an attempt: it is not among those that wait here. What a backfill made is not
+counted: its own limit says how many there are. While a schedule is held (`Mode.HOLD`) everything merges, fires of
+clocks too. Both stores decide by this.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def crowded_out(policy: WaitingPolicy, waiting: Sequence[tuple[RunKey, Cause]]) 
     """The runs that end since newer ones were added, as what, and why. `waiting`: oldest first, the added ones too."""
     mergers = [key for key, cause in waiting if cause in MERGING]
     replaced = mergers[:-1] if policy.runs is Waiting.LATEST else []
-    left = [key for key, _ in waiting if key not in replaced]
+    left = [key for key, cause in waiting if key not in replaced and cause is not Cause.BACKFILL]
     surplus = left[: max(0, len(left) - policy.max)]
     return [
         *((key, State.SUPERSEDED, NEWER) for key in replaced),

@@ -27,7 +27,7 @@ from tidegate.ports.engine import Clock, Wakes
 
 log = logging.getLogger("tidegate.engine")
 
-SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS})
+SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
 """Topics that other processes may listen to."""
 
 

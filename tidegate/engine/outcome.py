@@ -29,6 +29,8 @@ class Topic(StrEnum):
     """Something was published that a trigger may wait for."""
     STOP = "stop"
     """Somebody asked an attempt to stop, or a worker was declared dead and its attempts want a new one."""
+    BACKFILL = "backfill"
+    """A backfill was asked for, resumed or ended."""
     BACKEND = "backend"
     """A launcher has news. Never leaves the process."""
     BACKLOG = "backlog"

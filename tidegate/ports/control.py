@@ -21,6 +21,7 @@ from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
+from tidegate.ports.backfills import BackfillControlTx, BackfillReads
 from tidegate.ports.collecting import EventControlTx, EventReads
 from tidegate.ports.engine import Clock, Instance
 from tidegate.ports.lake import DatasetReads, DatasetTx
@@ -201,7 +202,7 @@ class Book:
     rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
-class ControlTx(EventControlTx, DatasetTx, SinkTx, TablesTx, Protocol):
+class ControlTx(EventControlTx, DatasetTx, BackfillControlTx, SinkTx, TablesTx, Protocol):
     async def now(self) -> Instant:
         """The database's time at this very statement (not at the transaction's start)."""
 
@@ -345,7 +346,7 @@ class ControlTx(EventControlTx, DatasetTx, SinkTx, TablesTx, Protocol):
         already: then this transaction must not commit."""
 
 
-class ControlStore(EventReads, DatasetReads, SinkReads, TablesReads, Clock, Protocol):
+class ControlStore(EventReads, DatasetReads, BackfillReads, SinkReads, TablesReads, Clock, Protocol):
     """Reads see what is committed and lock nothing. `namespace` None: of all namespaces."""
 
     def changing(self) -> AbstractAsyncContextManager[ControlTx]:

@@ -15,6 +15,7 @@ from tidegate.domain.events import qualified
 from tidegate.domain.instants import format_instant, from_datetime
 from tidegate.sdk import answers, records, sink_answers
 from tidegate.sdk.answers import read
+from tidegate.sdk.backfilling import Backfills
 from tidegate.sdk.connection import Connection, Problem, log_pieces, segment
 from tidegate.sdk.triggers import When
 
@@ -52,6 +53,7 @@ class Client:
         self.calendars = Collection(self, "/calendars", answers.Calendar)
         self.runs = Runs(self, f"{inside}/runs")
         self.events = Events(self)
+        self.backfills = Backfills(connection, namespace)
 
     def within(self, namespace: str) -> Client:
         """The same connection, for the names of another namespace."""

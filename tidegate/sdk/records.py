@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 
@@ -127,3 +127,78 @@ class Health:
     @property
     def ready(self) -> bool:
         return not self.missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillItem:
+    """A fire time of a backfill. `state` is planned until it has a run, then the run's; `local_time` and `note` are
+    told of what is only planned."""
+
+    fire_time: datetime
+    local_time: str | None
+    note: str | None
+    run: str | None
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillPlan:
+    """What a backfill will do: `count` runs, of `total` fire times, `at_a_time` of them together; `items` are the
+    first. `id` is None where it was only looked at. `expected_run` is what an attempt took so far, `expected` all of
+    them; None: it has never run."""
+
+    id: str | None
+    namespace: str
+    schedule: str
+    start: datetime
+    end: datetime
+    keys: tuple[datetime, ...] | None
+    order: str
+    concurrency: int
+    reprocess: str
+    total: int
+    count: int
+    at_a_time: int
+    expected_run: timedelta | None
+    expected: timedelta | None
+    items: tuple[BackfillItem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillProgress:
+    """Fire times of which no more is to come (`settled`, in `percent` of all): `passed` were left to the run they have,
+    the others ended as they say; `live` are in hand."""
+
+    settled: int
+    percent: float
+    passed: int
+    live: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backfill:
+    """A backfill as it stands. `count`: runs asked for so far; `expected`: how long the rest will take."""
+
+    id: str
+    namespace: str
+    schedule: str
+    revision: int
+    state: str
+    reason: str | None
+    by: str
+    start: datetime
+    end: datetime
+    keys: tuple[datetime, ...] | None
+    order: str
+    concurrency: int
+    reprocess: str
+    total: int
+    count: int
+    progress: BackfillProgress
+    expected: timedelta | None
+    created_at: datetime
+    finished_at: datetime | None
+    items: tuple[BackfillItem, ...]

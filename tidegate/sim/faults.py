@@ -311,6 +311,10 @@ READS = frozenset(
         "awaited",
         "frozen",
         "calendars",
+        "backfills_live",
+        "backfill",
+        "backfills",
+        "standings_between",
     }
 )
 """Calls that change nothing: their answer is lost or not, which is the same."""

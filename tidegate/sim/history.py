@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from tidegate.domain.backfills import Asked, BackfillState, Counts
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.collected import Deadline, Topic
 from tidegate.domain.constraints import Gauge
@@ -19,6 +20,7 @@ from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.runs import LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
+from tidegate.domain.triggers import Trigger
 from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
 from tidegate.sim.memory.collect import read_collecting
@@ -89,10 +91,24 @@ class RunFact:
     evidence: JsonObject | None
     inputs: Mapping[str, JsonObject] | None
     moved: bool
+    by: str = ""  # who or what asked
 
     @property
     def live(self) -> bool:
         return self.state in LIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillFact:
+    id: int
+    schedule_id: int
+    trigger: Trigger
+    asked: Asked
+    state: BackfillState
+    total: int
+    counts: Counts
+    in_hand: int
+    finished_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +172,7 @@ class History:
     schedules: tuple[ScheduleFact, ...]
     runs: tuple[RunFact, ...]
     stretches: tuple[StretchFact, ...]
+    backfills: tuple[BackfillFact, ...]
     executions: tuple[Execution, ...]
     counters: Mapping[str, int]
     pools: tuple[PoolFact, ...]
@@ -207,6 +224,7 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         schedules=_schedules(sim),
         runs=runs,
         stretches=stretches,
+        backfills=_backfills(sim),
         executions=tuple(sim.backend.history),
         counters={key: row.held for key, row in sorted(data.counter.rows.items())},
         pools=tuple(
@@ -294,6 +312,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         evidence=row.evidence,
         inputs=row.inputs,
         moved=row.moved,
+        by=row.caused_by,
     )
 
 
@@ -311,6 +330,24 @@ def _schedules(sim: Simulation) -> tuple[ScheduleFact, ...]:
             next_due=data.clock.rows[number].next_due,
         )
         for number, row in sorted(data.schedule.rows.items())
+    )
+
+
+def _backfills(sim: Simulation) -> tuple[BackfillFact, ...]:
+    data = sim.store.data
+    return tuple(
+        BackfillFact(
+            id=number,
+            schedule_id=row.schedule_id,
+            trigger=data.schedule.rows[row.schedule_id].revisions[row.rev - 1].revision.spec.trigger,
+            asked=row.asked,
+            state=row.state,
+            total=row.total,
+            counts=row.counts,
+            in_hand=len(data.items_of.get(number, ())),
+            finished_at=row.finished_at,
+        )
+        for number, row in sorted(data.backfill.rows.items())
     )
 
 

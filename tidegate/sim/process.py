@@ -16,6 +16,7 @@ from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter
+from tidegate.engine.backfiller import Backfiller
 from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
@@ -35,7 +36,7 @@ from tidegate.sim.faults import FaultyStore, Gate
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
 
-SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS})
+SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
 KINDS = ("command", "python", "spark_sql", "pyspark", "http")
 BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 
@@ -214,6 +215,8 @@ class Process:
                 sim.parts.reconciler(store, fence, pace.reconciler),
                 sim.parts.janitor(store, fence, pace.janitor),
             ]
+            if sim.backfills:
+                parts.append(sim.parts.backfiller(store, fence))
             if sim.probes is not None:
                 parts.append(sim.parts.prober(store, sim.probes, fence, pace.prober))
         if self.role in ("worker", "all"):
@@ -335,6 +338,7 @@ class Parts:
     deadlines: type[Deadlines] = Deadlines
     reconciler: type[Reconciler] = Reconciler
     janitor: type[Janitor] = Janitor
+    backfiller: type[Backfiller] = Backfiller
     prober: type[Prober] = Prober
     dispatcher: type[Dispatcher] = Dispatcher
     supervisor: type[Supervisor] = Supervisor

@@ -73,6 +73,7 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     )
     if scenario.size.gates:
         sim.probes = Readings(new_rng(seed, "readings"))
+    sim.backfills = scenario.size.backfills > 0
     people = settle_people(sim, rng, scenario.size)
     until = sim.clock.instant + scenario.span
 

@@ -35,7 +35,7 @@ from tidegate.domain.schedules import (
 )
 from tidegate.domain.triggers import AfterFinish, At, Cron, Interval, Trigger, WindowDays
 from tidegate.ports.control import Metadata
-from tidegate.sim import gating
+from tidegate.sim import backfilling, gating
 from tidegate.sim.drive import Sleep
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Size:
     """Of the pool `default`."""
     every: Duration = 2 * MINUTE
     """Between two things people do, on average."""
+    backfills: float = 0.0
+    """How likely what somebody does is about a backfill: asked for, paused, resumed or cancelled."""
     gates: float = 0.0
     """How likely a schedule declares each kind of constraint beside concurrency, belongs to groups, or is suspended in
     another mode than drop; above 0 people also freeze, change calendars, and resources are read."""
@@ -115,6 +117,9 @@ class People:
             return
         choose, names = self.rng.random(), sorted(self.specs)
         name = self.rng.choice(names) if names else ""
+        if self.size.backfills and name and self.rng.random() < self.size.backfills:
+            await backfilling.act(self, name)
+            return
         if choose < 0.1 or not name:
             await self._new_schedule()
         elif choose < 0.3:

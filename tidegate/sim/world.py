@@ -76,6 +76,8 @@ class Simulation:
         self.on_pool: Callable[[PoolRow], None] | None = None
         self.probes: Probes | None = None
         """What reads resources; None: nobody does."""
+        self.backfills = False
+        """Whether anybody asks for backfills: then schedulers walk them."""
         self.freezes: list[tuple[Instant, bool]] = []
         self.calendars: list[tuple[Instant, str, Calendar | None]] = []
         self.readings: list[tuple[Instant, str, Gauge]] = []

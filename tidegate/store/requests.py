@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidegate.domain.errors import NotFound
 from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
@@ -10,6 +12,7 @@ from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.waiting import policy_under
 from tidegate.ports.control import Change
+from tidegate.store.backfills import BackfillRequests
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import decode_program, to_json
 from tidegate.store.connection import Row, Session
@@ -23,7 +26,7 @@ from tidegate.store.sinks import SinksTx
 from tidegate.store.sql import load
 from tidegate.store.subscribing import SubscribingTx
 from tidegate.store.tables import TablesTx
-from tidegate.store.transactions import Parts
+from tidegate.store.transactions import Parts, ascending, columns
 from tidegate.store.waiting import make_room
 
 Q = load("runs")
@@ -31,7 +34,7 @@ CONTROL = load("control")
 COLLECTING = load("collecting")
 
 
-class ControlTransaction(DatasetsTx, SinksTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
+class ControlTransaction(BackfillRequests, DatasetsTx, SinksTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several
@@ -57,6 +60,17 @@ class ControlTransaction(DatasetsTx, SinksTx, TablesTx, SubscribingTx, GatesTx, 
         gone = await finish(self, [(key, outcome, reason) for key in keys], now)
         self._give_back(gone, now)
         await set_after_finish(self, clocks, {schedule: now} if gone else {})
+        return len(gone)
+
+    async def end_runs(self, runs: Collection[RunKey], outcome: State, reason: str, now: Instant) -> int:
+        if not runs:
+            return 0
+        clocks = await lock_after_finish(self, {key.schedule_id for key in runs})
+        rows = await self.session.rows(Q.lock, **columns(sorted(runs, key=ascending))._asdict())
+        keys = [RunKey(row[0], ScheduleId(row[1]), row[2]) for row in rows]
+        gone = await finish(self, [(key, outcome, reason) for key in keys], now)
+        self._give_back(gone, now)
+        await set_after_finish(self, clocks, {row[1]: now for row in gone})
         return len(gone)
 
     async def add_run(

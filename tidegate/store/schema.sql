@@ -116,6 +116,51 @@ CREATE TABLE public.attempt_open (
     started_at public.instant
 )
 WITH (fillfactor='70');
+CREATE TABLE public.backfill (
+    id bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    rev integer NOT NULL,
+    state text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    asked_by text NOT NULL,
+    start_at public.instant NOT NULL,
+    end_at public.instant NOT NULL,
+    keys bigint[],
+    walk text NOT NULL,
+    reprocess text NOT NULL,
+    concurrency integer NOT NULL,
+    total bigint NOT NULL,
+    cursor public.instant NOT NULL,
+    considered bigint DEFAULT 0 NOT NULL,
+    passed bigint DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    cancelled bigint DEFAULT 0 NOT NULL,
+    wake_at public.instant,
+    created_at public.instant NOT NULL,
+    finished_at public.instant,
+    CONSTRAINT backfill_concurrency_check CHECK ((concurrency >= 1)),
+    CONSTRAINT backfill_reprocess_check CHECK ((reprocess = ANY (ARRAY['none'::text, 'failed'::text, 'all'::text]))),
+    CONSTRAINT backfill_state_check CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'finished'::text, 'cancelled'::text]))),
+    CONSTRAINT backfill_walk_check CHECK ((walk = ANY (ARRAY['oldest'::text, 'newest'::text])))
+)
+WITH (fillfactor='70');
+ALTER TABLE public.backfill ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.backfill_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.backfill_item (
+    schedule_id bigint NOT NULL,
+    fire_time public.instant NOT NULL,
+    backfill_id bigint NOT NULL,
+    slot bigint,
+    ord bigint,
+    CONSTRAINT backfill_item_check CHECK (((slot IS NULL) = (ord IS NULL)))
+);
 CREATE TABLE public.calendar (
     name text NOT NULL,
     document jsonb NOT NULL,
@@ -771,6 +816,10 @@ ALTER TABLE ONLY public.attempt_open
     ADD CONSTRAINT attempt_open_pkey PRIMARY KEY (schedule_id, slot, ord);
 ALTER TABLE ONLY public.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (slot, schedule_id, ord, number);
+ALTER TABLE ONLY public.backfill_item
+    ADD CONSTRAINT backfill_item_pkey PRIMARY KEY (schedule_id, fire_time);
+ALTER TABLE ONLY public.backfill
+    ADD CONSTRAINT backfill_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.calendar
     ADD CONSTRAINT calendar_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.catalog_fault
@@ -860,6 +909,10 @@ ALTER TABLE ONLY public.table_care
 ALTER TABLE ONLY public.table_health
     ADD CONSTRAINT table_health_pkey PRIMARY KEY (name, at);
 CREATE INDEX attempt_open_instance ON public.attempt_open USING btree (instance_id);
+CREATE INDEX backfill_item_of ON public.backfill_item USING btree (backfill_id, fire_time);
+CREATE INDEX backfill_of ON public.backfill USING btree (schedule_id, id);
+CREATE INDEX backfill_unfinished ON public.backfill USING btree (id) WHERE (finished_at IS NULL);
+CREATE INDEX backfill_wake ON public.backfill USING btree (wake_at, id) WHERE (wake_at IS NOT NULL);
 CREATE INDEX change_of ON public.change USING btree (namespace, kind, name, id DESC);
 CREATE INDEX clock_after_finish ON public.clock USING btree (schedule_id) WHERE after_finish;
 CREATE INDEX clock_due ON public.clock USING btree (next_due, schedule_id) WHERE (next_due IS NOT NULL);
@@ -875,6 +928,7 @@ CREATE INDEX maintenance_of ON public.maintenance USING btree (name, at DESC);
 CREATE INDEX maintenance_open ON public.maintenance USING btree (at) WHERE (settled_at IS NULL);
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
 CREATE INDEX queue_wake_at ON public.queue_wake USING btree (at, key);
+CREATE INDEX run_asked_for ON ONLY public.run USING btree (schedule_id, fire_time) WHERE (cause = ANY (ARRAY['backfill'::text, 'rerun'::text]));
 CREATE INDEX run_live_deadline ON public.run_live USING btree (deadline_at) WHERE (deadline_at IS NOT NULL);
 CREATE INDEX run_live_key ON public.run_live USING btree (wake_key, wake_limit, rank, slot, schedule_id, ord) WHERE (wake_key IS NOT NULL);
 CREATE INDEX run_live_ready ON public.run_live USING btree (rank, slot, schedule_id, ord) WHERE ready;
@@ -892,6 +946,10 @@ CREATE INDEX subscription_need_bytes ON public.subscription USING btree (key_id,
 CREATE INDEX subscription_need_rows ON public.subscription USING btree (key_id, need_rows) WHERE (need_rows IS NOT NULL);
 CREATE CONSTRAINT TRIGGER event_number AFTER INSERT ON public.event_told DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.number_told();
 CREATE TRIGGER event_tell AFTER INSERT ON public.event REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.tell_of_runs();
+ALTER TABLE ONLY public.backfill_item
+    ADD CONSTRAINT backfill_item_backfill_id_fkey FOREIGN KEY (backfill_id) REFERENCES public.backfill(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.backfill
+    ADD CONSTRAINT backfill_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.clock
     ADD CONSTRAINT clock_schedule_id_fkey FOREIGN KEY (schedule_id) REFERENCES public.schedule(id);
 ALTER TABLE ONLY public.instance_meters

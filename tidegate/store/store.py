@@ -24,6 +24,7 @@ from tidegate.store import admission, clocks, deadlines, resync
 from tidegate.store.admission import AdmissionTx
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.attempts import AttemptsTx, open_attempts
+from tidegate.store.backfills import BackfillReading, BackfillsTx
 from tidegate.store.clocks import ClocksTx
 from tidegate.store.connection import Connection, Database, Session, translate
 from tidegate.store.deadlines import DeadlinesTx
@@ -48,13 +49,25 @@ ATTEMPTS = load("attempts")
 UPKEEP = load("upkeep")
 EVENTS = load("events")
 SINKS = load("sinks")
+BACKFILLS = load("backfills")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx):
+class EngineTransaction(
+    ClocksTx, AdmissionTx, BackfillsTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx
+):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
-class PostgresStore(MembershipCalls, DatasetReading, SinkReading, TablesReading, EventReading, GatesReading, Reading):
+class PostgresStore(
+    MembershipCalls,
+    BackfillReading,
+    DatasetReading,
+    SinkReading,
+    TablesReading,
+    EventReading,
+    GatesReading,
+    Reading,
+):
     """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
@@ -174,6 +187,7 @@ class PostgresStore(MembershipCalls, DatasetReading, SinkReading, TablesReading,
         if (kept := retention.get("runs")) is not None:
             await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
             await self.parts.database.execute(UPKEEP.forget_stretches, before=now - kept)
+            await self.parts.database.execute(BACKFILLS.forget, before=now - kept)
         return await self.parts.partitions.drop(
             now, {table: retention[kind] for table, kind in kinds.items() if kind in retention}
         )
@@ -221,7 +235,7 @@ class PostgresStore(MembershipCalls, DatasetReading, SinkReading, TablesReading,
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import collecting, control, engine, lake, probing, sinks
+    from tidegate.ports import backfills, collecting, control, engine, lake, probing, sinks
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
@@ -238,6 +252,7 @@ if TYPE_CHECKING:
         janitor: engine.JanitorStore = store
         wakes: engine.Wakes = store
         prober: probing.ProberStore = store
+        backfiller: backfills.BackfillStore = store
         people: control.ControlStore = store
         del timekeeper, matcher, admitter, courier, worker, watcher, relay
-        del members, reporter, reconciler, janitor, wakes, prober, people
+        del members, reporter, reconciler, janitor, wakes, prober, backfiller, people

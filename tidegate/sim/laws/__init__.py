@@ -11,6 +11,7 @@ rates_kept             first starts in any span, and the time since the last one
 order_kept             nobody who waits for a slot is passed by one of a later rank
 counters_add_up        counters, pools and statistics equal what the runs say
 no_attempt_unaccounted what ran and what is on record agree, attempt by attempt
+backfills_kept         no instant of a backfill twice, none lost, no more at a time than it may, and true counts
 people_obeyed          what was cancelled, disabled or deleted starts no more
 events_told            the event log tells each run's life once
 events_counted         what runs were made of and what is being collected adds up to what came, leaf by leaf
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator
 
 from tidegate.sim.history import History, Violation
 from tidegate.sim.laws import (
+    backfills_kept,
     catch_up_kept,
     counters_add_up,
     events_counted,
@@ -63,6 +65,7 @@ LAWS: tuple[tuple[str, Law], ...] = (
     ("counters_add_up", counters_add_up.check),
     ("no_attempt_unaccounted", no_attempt_unaccounted.check),
     ("people_obeyed", people_obeyed.check),
+    ("backfills_kept", backfills_kept.check),
     ("events_told", events_told.check),
     ("nothing_stuck", nothing_stuck.check),
     ("events_counted", events_counted.check),

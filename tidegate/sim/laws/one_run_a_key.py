@@ -1,4 +1,6 @@
-"""No identity is started twice, and no run is under way twice at a time.
+"""No identity is started twice, and no run, and no fire time, is under way twice at a time.
+
+A fire time may have a run of the clock and, later, runs of backfills: never two at once.
 
 An execution that would not even be killed counts until it was given up: from then on its fencing token is void.
 """
@@ -9,6 +11,7 @@ from collections.abc import Iterator
 
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import Instant
+from tidegate.domain.runs import Cause
 from tidegate.sim.backend import Execution
 from tidegate.sim.history import History, Violation, when
 
@@ -36,6 +39,27 @@ def check(history: History) -> Iterator[Violation]:
                 )
             if after.fence <= before.fence:
                 yield Violation(LAW, f"{run}: the fencing token did not rise from one attempt to the next")
+    yield from _of_fires(history, ends)
+
+
+def _of_fires(history: History, ends: dict[AttemptKey, Instant]) -> Iterator[Violation]:
+    fires = {
+        run.key: (run.key.schedule_id, run.fire_time)
+        for run in history.runs
+        if run.cause in (Cause.FIRE, Cause.BACKFILL) and run.fire_time is not None
+    }
+    asked = {fires[run.key] for run in history.runs if run.cause is Cause.BACKFILL and run.key in fires}
+    found: dict[tuple[int, Instant], list[Execution]] = {}
+    for one in history.executions:
+        if (fire := fires.get(one.attempt.run)) in asked and fire is not None:
+            found.setdefault(fire, []).append(one)
+    for (_, at), executions in found.items():
+        executions.sort(key=lambda one: one.started_at)
+        for before, after in zip(executions, executions[1:], strict=False):
+            if after.started_at < until(before, ends, history.end):
+                yield Violation(
+                    LAW, f"{when(at)}: {before.attempt.identity} was under way when {after.attempt.identity} began"
+                )
 
 
 def given_up(history: History) -> dict[AttemptKey, Instant]:

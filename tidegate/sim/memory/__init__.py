@@ -13,6 +13,7 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.pools import built_in
 from tidegate.ports.engine import OpenAttempt
 from tidegate.sim.memory.admission import AdmitterTransaction
+from tidegate.sim.memory.backfills import BackfillReading, BackfillTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.deadlines import DeadlinesTransaction
 from tidegate.sim.memory.event_reads import EventReading
@@ -34,6 +35,7 @@ __all__ = ["MemoryStore", "MemoryTransaction"]
 
 class MemoryTransaction(
     TimekeeperTransaction,
+    BackfillTransaction,
     AdmitterTransaction,
     WorkerTransaction,
     WatchTransaction,
@@ -51,7 +53,15 @@ class MemoryTransaction(
 
 
 class MemoryStore(
-    MembershipCalls, DatasetReading, SinkReading, TablesReading, EventReading, GatesReading, Reading, Upkeep
+    MembershipCalls,
+    BackfillReading,
+    DatasetReading,
+    SinkReading,
+    TablesReading,
+    EventReading,
+    GatesReading,
+    Reading,
+    Upkeep,
 ):
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 

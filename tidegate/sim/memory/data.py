@@ -9,7 +9,7 @@ from tidegate.domain.collected import Topic
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, Instant
-from tidegate.domain.runs import State
+from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Change, Freeze
 from tidegate.ports.sinks import RefusedEvent, SinkRecord
@@ -26,6 +26,8 @@ from tidegate.sim.memory.event_rows import (
 from tidegate.sim.memory.rows import (
     Answer,
     AttemptRow,
+    BackfillItemRow,
+    BackfillRow,
     CalendarRow,
     ClockRow,
     CounterRow,
@@ -50,6 +52,7 @@ from tidegate.sim.memory.rows import (
 from tidegate.sim.memory.tables import Database, Ordered, Table, Transaction
 
 WAITING, READY = State.WAITING, State.READY
+ASKED_FOR = (Cause.BACKFILL, Cause.RERUN)
 FLYING = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
@@ -101,6 +104,13 @@ class Data(Database):
         self.deadline: Table[int, DeadlineRow] = self.table("deadline", self._deadline_changed)
         self.owed: Table[tuple[int, str], Owed] = self.table("owed")
         self.set_aside: Table[int, SetAsideRow] = self.table("set_aside")
+        self.backfill: Table[int, BackfillRow] = self.table("backfill")
+        self.backfill_item: Table[tuple[int, Instant], BackfillItemRow] = self.table(
+            "backfill_item", self._backfill_item_changed
+        )
+        self.items_of: dict[int, dict[tuple[int, Instant], None]] = {}  # backfill -> its items
+        self.asked_runs: dict[int, dict[RunKey, None]] = {}  # schedule -> runs asked for that stand for a fire time
+        self.backfill_ids = 0
         self.arrivals: dict[int, list[ArrivalRow]] = {}  # topic -> its log; number n is at n - 1
         self.topic_ids: dict[Topic, int] = {}
         self.topics_of: dict[str, dict[str | None, list[int]]] = {}  # type -> key -> topics
@@ -199,6 +209,8 @@ class Data(Database):
             if runs is None:
                 runs = self.days[day] = {}
             runs[new.key] = None
+            if new.cause in ASKED_FOR and new.fire_time is not None:
+                self.asked_runs.setdefault(new.key.schedule_id, {})[new.key] = None
             if new.live:
                 self.live[new.key] = None
                 mine = self.live_of.get(new.key.schedule_id)
@@ -211,6 +223,12 @@ class Data(Database):
             self.stops[new.key] = None
         elif old is not None and old.stop is not None:
             self.stops.pop(new.key, None)
+
+    def _backfill_item_changed(self, old: BackfillItemRow | None, new: BackfillItemRow | None) -> None:
+        if old is not None:
+            _drop(self.items_of, old.backfill, (old.schedule_id, old.fire_time))
+        if new is not None:
+            self.items_of.setdefault(new.backfill, {})[new.schedule_id, new.fire_time] = None
 
     def _queue_changed(self, old: QueueRow | None, new: QueueRow | None) -> None:
         if old is not None:
@@ -270,6 +288,11 @@ class Data(Database):
             del mine[key]
             if not mine:
                 del self.live_of[key.schedule_id]
+
+    def forget_asked(self, run: RunRow) -> None:
+        """A run is past retention."""
+        if run.cause in ASKED_FOR:
+            self.asked_runs.get(run.key.schedule_id, {}).pop(run.key, None)
 
     def _attempt_changed(self, old: AttemptRow | None, new: AttemptRow | None) -> None:
         if old is not None and old.finished_at is None:

@@ -13,6 +13,7 @@ from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.waiting import policy_under
 from tidegate.ports.control import Change
+from tidegate.sim.memory.backfills import BackfillRequests
 from tidegate.sim.memory.collect import CollectingTransaction
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.declare import Declarations
@@ -22,7 +23,14 @@ from tidegate.sim.memory.rows import Answer
 from tidegate.sim.memory.sinks import SinksTransaction
 
 
-class ControlTransaction(Declarations, DatasetsTransaction, SinksTransaction, TablesTransaction, CollectingTransaction):
+class ControlTransaction(
+    Declarations,
+    DatasetsTransaction,
+    SinksTransaction,
+    TablesTransaction,
+    CollectingTransaction,
+    BackfillRequests,
+):
     """The whole of `ports.control.ControlTx`."""
 
     __slots__ = ("time",)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from tidegate.domain.backfills import Asked, BackfillState, Counts
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.constraints import Gauge
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
@@ -266,6 +267,32 @@ class DecisionRow(NamedTuple):
     late: bool = False
     attempts: int = 0
     counters: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class BackfillRow:
+    id: int
+    schedule_id: ScheduleId
+    rev: int
+    asked: Asked
+    by: str
+    total: int
+    cursor: Instant
+    created_at: Instant
+    wake_at: Instant | None
+    state: BackfillState = BackfillState.RUNNING
+    reason: str = ""
+    counts: Counts = Counts()
+    finished_at: Instant | None = None
+
+
+class BackfillItemRow(NamedTuple):
+    """A fire time that a backfill has in hand. `run` None: it is to be made (again)."""
+
+    schedule_id: int
+    fire_time: Instant
+    backfill: int
+    run: RunKey | None
 
 
 @dataclass(eq=False)

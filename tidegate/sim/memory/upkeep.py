@@ -98,13 +98,14 @@ class Upkeep:
             past = sorted(day for day in data.days if day < (now - keep) // DAY and day not in open_days)
             for day in past:
                 for key in data.days.pop(day):
-                    attempts = data.run.rows.pop(key).attempts
-                    for number in range(1, attempts + 1):
+                    gone = data.run.rows.pop(key)
+                    data.forget_asked(gone)
+                    for number in range(1, gone.attempts + 1):
                         data.attempt.rows.pop(AttemptKey(key, number), None)
             dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in past]
         if (keep := retention.get("events")) is not None:
             first = bisect_left(data.events, (now - keep) // DAY * DAY, key=lambda event: event.at)
-            gone = {event.at // DAY for event in data.events[:first]}
+            days = {event.at // DAY for event in data.events[:first]}
             del data.events[:first]
-            dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(gone)]
+            dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(days)]
         return dropped
