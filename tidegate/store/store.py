@@ -52,9 +52,7 @@ SINKS = load("sinks")
 BACKFILLS = load("backfills")
 
 
-class EngineTransaction(
-    ClocksTx, AdmissionTx, BackfillsTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx
-):
+class EngineTransaction(ClocksTx, AdmissionTx, BackfillsTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
