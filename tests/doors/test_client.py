@@ -52,6 +52,11 @@ def _everything(client: Client) -> None:
         (client.namespaces, {}, {"metadata": {"owner": "core"}}),
         (client.datasets, {"spec": {"kind": "files", "name": "x"}}, {"metadata": {"description": "new"}}),
         (client.calendars, {"spec": {"days": ["2026-12-25"]}}, {"spec": {"timezone": "Europe/Berlin"}}),
+        (
+            client.sinks,
+            {"spec": {"type": "webhook", "url": "https://x.example/hook"}},
+            {"spec": {"topics": ["run.failed"]}},
+        ),
     ):
         made = kept.create({**document, "metadata": {"name": "x"}})
         assert kept.get("x") == made == kept.put("x", document)
