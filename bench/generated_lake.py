@@ -28,10 +28,12 @@ class Lake:
 
 @dataclass(frozen=True)
 class _Shape:
+    """A table that was really written: its newest two metadata files by name, and what is in all of its files."""
+
     name: str
-    folder: Path
-    first: Path
-    second: Path
+    first: str
+    second: str
+    files: dict[str, bytes]
 
 
 def generate(folder: Path, tables: int, changed: int) -> Lake:
@@ -44,7 +46,7 @@ def generate(folder: Path, tables: int, changed: int) -> Lake:
         name = f"copy{number:07}"
         first.append(_copied(folder, shape, name, newer=number < changed))
         if number < changed:
-            second.append(str(folder / "raw" / name / "metadata" / shape.second.name))
+            second.append(str(folder / "raw" / name / "metadata" / shape.second))
     return Lake(first, second)
 
 
@@ -75,15 +77,16 @@ def _written(folder: Path, number: int) -> _Shape:
         table.append(pa.table({f"column_{at}": days for at in range(10)}))
         metadata.append(Path(urlsplit(table.metadata_location).path))
     catalog.engine.dispose()
-    return _Shape(name, place, metadata[-2], metadata[-1])
+    files = {path.name: path.read_bytes() for path in (place / "metadata").iterdir()}
+    return _Shape(name, metadata[-2].name, metadata[-1].name, files)
 
 
 def _copied(folder: Path, shape: _Shape, name: str, *, newer: bool) -> str:
     """What a reader of the newest snapshot opens: the metadata file, its manifest list, all manifests."""
     target = folder / "raw" / name / "metadata"
     target.mkdir(parents=True)
-    newest = {shape.first.name, shape.second.name} if newer else {shape.first.name}
-    for path in (shape.folder / "metadata").iterdir():
-        if path.suffix == ".avro" or path.name in newest:
-            (target / path.name).write_bytes(path.read_bytes().replace(shape.name.encode(), name.encode()))
-    return str(target / shape.first.name)
+    newest = {shape.first, shape.second} if newer else {shape.first}
+    for path, content in shape.files.items():
+        if path.endswith(".avro") or path in newest:
+            (target / path).write_bytes(content.replace(shape.name.encode(), name.encode()))
+    return str(target / shape.first)

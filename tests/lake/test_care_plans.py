@@ -87,6 +87,14 @@ def test_wrong_arguments_are_all_named_at_once():
         asked({"table": "lake.raw.t", "operation": "compact"})
 
 
+def test_options_are_taken_as_policies_say_them_and_as_they_are_kept():
+    given = {"table": "lake.raw.t", "operation": "expire_snapshots"}
+    for said in ("P7D", 7 * DAY):
+        assert asked({**given, "options": {"older_than": said}})[2] == {"older_than": 7 * DAY}
+    with pytest.raises(Invalid, match="must be a mapping"):
+        asked({**given, "options": "older_than"})
+
+
 @pytest.mark.requirement("CARE-11")
 def test_small_steps_leave_what_a_person_chose():
     assert in_steps({"max-file-group-size-bytes": 5, "where": "x"}, 9)["max-file-group-size-bytes"] == 5

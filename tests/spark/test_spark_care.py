@@ -19,7 +19,8 @@ def care(lake, table: str, operation: str, *, outcome: str = "succeeded", **give
     arguments = {"table": f"lake.{table}", "operation": operation, **given}
     report, log = lake.run(Maintenance(), arguments=arguments)
     assert report.outcome == outcome, (report, log)
-    return dict(report.error or {})
+    note = dict(report.error or {})
+    return {**note.pop("result", {}), **note}
 
 
 def written(lake, name: str, commits: int = 6, *, more: str = "") -> str:
@@ -43,7 +44,7 @@ def test_a_table_of_small_commits_is_put_in_order_and_what_changed_is_counted_fr
     dry = care(lake, table, "rewrite_data_files", dry_run=True)
     assert dry["code"] == "maintenance.dry_run" and len(lake.snapshots(table)) == 6
     done = care(lake, table, "rewrite_data_files")
-    assert (done["code"], done["changed"], done["data_files_after"], done["rows_after"]) == (
+    assert (done["code"], done["changed"], done["files_after"], done["rows_after"]) == (
         *("maintenance.done", True),
         *(1, 60),
     )
@@ -53,7 +54,7 @@ def test_a_table_of_small_commits_is_put_in_order_and_what_changed_is_counted_fr
     assert care(lake, table, "rewrite_manifests")["manifests_after"] == 1
     ids = [one["snapshot-id"] for one in lake.metadata(table)["snapshots"]]
     old = {"options": {"older_than": "PT1S"}}
-    kept = care(lake, table, "expire_snapshots", keep=[ids[5]], **old)
+    kept = care(lake, table, "expire_snapshots", keep_snapshots=[str(ids[5])], **old)
     assert (kept["snapshots_expired"], kept["kept_snapshots"]) == (5, 2), "a cursor at the sixth needs what follows"
     assert care(lake, table, "expire_snapshots", **old)["snapshots_after"] == 1
     assert care(lake, table, "compute_table_stats")["changed"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.domain.errors import Fault, Invalid, Refused
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import Instant, format_duration
+from tidegate.domain.maintenance.accepted import OPTIONS, Kind
 from tidegate.domain.maintenance.health import TableHealth
 from tidegate.domain.maintenance.operations import REWRITES_ROWS, Operation
 from tidegate.domain.maintenance.options import Options, Value, check
@@ -55,11 +56,21 @@ def asked(arguments: Mapping[str, Any]) -> tuple[str, Operation, dict[str, Value
         faults.append(Fault("arguments.operation", f"must be one of {known}, not {arguments.get('operation')!r}"))
         raise Invalid(faults, what="the maintenance") from None
     raw = arguments.get("options") or {}
-    options, wrong = check(operation, raw) if isinstance(raw, Mapping) else ({}, [Fault("", "must be a mapping")])
+    if not isinstance(raw, Mapping):
+        faults.append(Fault("arguments.options", f"must be a mapping, not {raw!r}"))
+        raw = {}
+    options, wrong = check(operation, _as_written(operation, raw))
     faults += [Fault(f"arguments.options.{fault.path}".rstrip("."), fault.reason) for fault in wrong]
     if faults:
         raise Invalid(faults, what="the maintenance")
     return str(table), operation, options
+
+
+def _as_written(operation: Operation, raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a policy says them; who hands over typed ones has ages in microseconds."""
+    known = OPTIONS[operation]
+    typed = {name for name, one in known.items() if one.kind is Kind.AGE and isinstance(raw.get(name), int)}
+    return {name: format_duration(value) if name in typed else value for name, value in raw.items()}
 
 
 def estimate(

@@ -71,7 +71,7 @@ class CareAttempt(SqlAttempt):
         self._session = session
         now = database_now(self.spec)
         before = self._open(table)
-        made = plan(table, operation, options, before, keep=_numbers(arguments.get("keep")), now=now)
+        made = plan(table, operation, options, before, keep=_numbers(arguments.get("keep_snapshots")), now=now)
         if operation is Operation.REMOVE_ORPHAN_FILES:
             refuse_unsafe(table, before, options, neighbours(self.spec, table))
         self._before, self._plan = before, made
@@ -140,11 +140,7 @@ class CareAttempt(SqlAttempt):
         result = self._counted(after, orphans if how == "done" else 0)
         told = message or result.sentence(made.operation)
         self.log(told)
-        return {
-            "code": f"maintenance.{how}",
-            "message": told,
-            "table": made.table,
-            "operation": made.operation.value,
+        more = {
             "statement": _shortened(made.statement),
             "predicted": {
                 "removes": made.prediction.removes,
@@ -155,8 +151,8 @@ class CareAttempt(SqlAttempt):
             "small_steps": made.small_steps,
             "orphans": orphans,
             "conflicts": self._conflicts,
-            **result.told(),
         }
+        return {"code": f"maintenance.{how}", "message": told, "result": {**result.told(), **more}}
 
     def _counted(self, after: TableFiles, orphans: int = 0) -> Counted:
         assert self._before is not None and self._plan is not None and self._session is not None
@@ -169,16 +165,14 @@ class CareAttempt(SqlAttempt):
         """What was committed before it failed or was cancelled."""
         if self._plan is None:
             return {}
-        more: dict[str, Any] = {"table": self._plan.table, "operation": self._plan.operation.value}
-        if self._conflicts:
-            more["conflicts"] = self._conflicts
+        more: dict[str, Any] = {"conflicts": self._conflicts}
         try:
             result = self._counted(self._open(self._plan.table))
         except Exception as unreadable:  # it may be gone, or its catalog
             self.log(f"What was changed cannot be counted: {error_of(unreadable)['message'].splitlines()[0][:200]}")
-            return more
+            return {"result": more}
         self.log(f"Until then: {result.sentence(self._plan.operation)}")
-        return more | result.told()
+        return {"result": result.told() | more}
 
     def _error(self, fault: BaseException) -> dict[str, Any]:
         """Which kind of fault it was, in the words of its cause."""

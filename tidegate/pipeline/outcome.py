@@ -11,8 +11,15 @@ from tidegate.domain.maintenance.health import TableHealth, size
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.lake.assessing import TableFiles
 
-_PAIRS = ("data_files", "data_bytes", "delete_files", "rows", "manifests", "snapshots")
-"""Figures that are told as they were before and after."""
+_PAIRS = {
+    "files": "data_files",
+    "bytes": "data_bytes",
+    "delete_files": "delete_files",
+    "rows": "rows",
+    "manifests": "manifests",
+    "snapshots": "snapshots",
+}
+"""Figures that are told as they were before and after: by the name they are told by, and a health's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ class Counted:
         )
 
     def told(self) -> dict[str, Any]:
-        """For the ledger: flat, `data_files_before` and so on."""
+        """For the ledger: flat, `files_before` and so on."""
         said = {name: value for name, value in asdict(self).items() if name not in ("before", "after")}
         pairs = {f"{name}_before": self.before[name] for name in _PAIRS}
         pairs |= {f"{name}_after": self.after[name] for name in _PAIRS}
@@ -92,8 +99,8 @@ def counted(
     return Counted(
         snapshot_before=was.snapshot,
         snapshot_after=now.snapshot,
-        before={name: getattr(was, name) for name in _PAIRS},
-        after={name: getattr(now, name) for name in _PAIRS},
+        before={name: getattr(was, figure) for name, figure in _PAIRS.items()},
+        after={name: getattr(now, figure) for name, figure in _PAIRS.items()},
         commits=len(own),
         files_rewritten=_sum(own, "deleted-data-files"),
         files_added=_sum(own, "added-data-files"),

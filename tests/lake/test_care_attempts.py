@@ -1,0 +1,115 @@
+"""How a maintenance attempt goes about it, with Spark's part played by a test: what it asks, tries again, and tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
+from tidegate.lake.assessing import open_table
+from tidegate.pipeline import care
+from tidegate.pipeline.care import CareAttempt
+from tidegate.pipeline.sql_attempt import SqlOrder
+from tidegate.pipeline.stamps import Stamp
+from tidegate.ports.spark import DriverSpec, SparkSettings
+
+NOW = 1_900_000_000_000_000
+
+
+class Attempted(CareAttempt):
+    """An attempt on a table that PyIceberg wrote; `faults` is what the procedure raises, call by call."""
+
+    def __init__(self, location: str, tmp_path: Path, *faults: Exception, **arguments: Any) -> None:
+        stamp = Stamp(AttemptKey(RunKey(1, ScheduleId(7), 0), 1), 1)
+        given = {"table": "lake.raw.t", "operation": "rewrite_data_files", **arguments}
+        spec = DriverSpec(home=str(tmp_path), catalog_url="", settings=SparkSettings())
+        self.said: list[str] = []
+        super().__init__(SqlOrder(stamp, tmp_path, "", {}, given, 0, "maintenance"), spec, self.said.append)
+        self._location = location
+        self.session = MagicMock()
+        self.session.sql.return_value.collect.side_effect = [*faults, []]
+
+    def _open(self, table: str) -> Any:
+        return open_table(self._location, {})
+
+    def end(self) -> dict[str, Any]:
+        return self.run(self.session)
+
+    @property
+    def asked(self) -> list[str]:
+        return [one.args[0] for one in self.session.sql.call_args_list]
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table of six small files."""
+    monkeypatch.setattr(care, "database_now", lambda spec: NOW)
+    catalog = SqlCatalog("lake", uri="sqlite:///:memory:", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("raw")
+    table = catalog.create_table("raw.t", Schema(NestedField(1, "n", LongType(), required=False)))
+    for number in range(6):
+        table.append(pa.table({"n": pa.array([number], pa.int64())}))
+    catalog.engine.dispose()
+    return str(table.metadata_location)
+
+
+@pytest.mark.requirement("CARE-10", "CARE-12")
+def test_what_is_predicted_to_do_nothing_is_not_launched_unless_it_is_forced(location, tmp_path):
+    idle = {"options": {"min-input-files": 9}}
+    attempt = Attempted(location, tmp_path, **idle)
+    end = attempt.end()
+    assert (end["outcome"], end["error"]["code"], attempt.asked) == ("succeeded", "maintenance.noop", [])
+    result = end["error"]["result"]
+    assert (result["changed"], result["bytes_rewritten"], result["files_before"], result["files_after"]) == (
+        False,
+        0,
+        6,
+        6,
+    )
+    forced = Attempted(location, tmp_path, **idle, force=True)
+    assert forced.end()["error"]["code"] == "maintenance.done" and len(forced.asked) == 1
+
+
+@pytest.mark.requirement("CARE-10")
+def test_a_dry_run_asks_spark_for_nothing(location, tmp_path):
+    attempt = Attempted(location, tmp_path, dry_run=True)
+    end = attempt.end()
+    assert (end["error"]["code"], attempt.asked) == ("maintenance.dry_run", [])
+    assert end["error"]["result"]["predicted"]["removes"] == 5
+
+
+@pytest.mark.requirement("CARE-11")
+def test_what_a_writer_defeats_is_counted_and_tried_again_in_smaller_steps(location, tmp_path):
+    conflict = RuntimeError("org.apache.iceberg.exceptions.CommitFailedException: stale")
+    attempt = Attempted(location, tmp_path, conflict, conflict)
+    end = attempt.end()
+    assert (end["outcome"], end["error"]["result"]["conflicts"]) == ("succeeded", 2)
+    assert "options" not in attempt.asked[0]
+    assert all("'partial-progress.enabled', 'true'" in one for one in attempt.asked[1:]) and len(attempt.asked) == 3
+    lost = Attempted(location, tmp_path, conflict, conflict, conflict)
+    end = lost.end()
+    assert (end["outcome"], end["error"]["code"]) == ("failed", "maintenance.conflict")
+    assert end["error"]["result"]["conflicts"] == 3 and not end["error"]["result"]["changed"]
+
+
+def test_other_faults_are_not_tried_again_and_named_by_their_kind(location, tmp_path):
+    attempt = Attempted(location, tmp_path, RuntimeError("Cannot find field 'nowhere' in struct"))
+    end = attempt.end()
+    assert (end["outcome"], end["error"]["code"], len(attempt.asked)) == ("failed", "program.error", 1)
+    down = Attempted(location, tmp_path, RuntimeError("UncheckedSQLException: Failed to connect"))
+    assert down.end()["error"]["code"] == "lake.catalog"
+
+
+@pytest.mark.requirement("CARE-2")
+def test_wrong_options_reach_nothing(location, tmp_path):
+    attempt = Attempted(location, tmp_path, options={"target-file-size": 1})
+    end = attempt.end()
+    assert (end["outcome"], end["error"]["code"], attempt.asked) == ("failed", "invalid", [])
+    assert "did you mean 'target-file-size-bytes'" in end["error"]["message"]
