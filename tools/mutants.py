@@ -4,7 +4,7 @@ Two kinds. Those of the source (tests/mutants/source_mistakes.py) are made in a 
 they are delivered, and a named test must fail there. Those of the simulated world (tests/sim/*mistakes.py) are broken
 parts, and a law of the simulator must break. Before anything is broken, every named test must pass.
 
-    python tools/mutants.py [NAME ...] [--jobs 2] [--page docs/reference/mutants.md] [--show]
+    python tools/mutants.py [NAME ...] [--jobs 2] [--page docs/reference/mutants.md] [--results FILE] [--show]
 
 Exit status 0 when every mistake was seen, 1 when one was not, 2 when it could not be tried.
 """
@@ -12,6 +12,7 @@ Exit status 0 when every mistake was seen, 1 when one was not, 2 when it could n
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -64,11 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = _try_all(mistakes, bugs, trees, options.show)
     lived = [one for one in done if one.seen_by is None]
     print(f"{len(done)} mistakes put back, {len(done) - len(lived)} seen")
+    if options.results:
+        done = _remembered(Path(options.results), done)
     for one in lived:
         print(f"NOT SEEN  {one.name}: {one.what} {one.said}")
-    if options.page and not wanted:
+    if options.page and len(done) == len(MISTAKES) + len(BUGS) + len(GATE_BUGS):
         Path(options.page).write_text(_page(done))
     return 1 if lived else 0
+
+
+def _remembered(file: Path, done: Sequence[Tried]) -> list[Tried]:
+    """With those of earlier runs that were not tried again; all in the order in which they are declared."""
+    known = {one["name"]: Tried(**one) for one in json.loads(file.read_text())} if file.exists() else {}
+    known |= {one.name: one for one in done}
+    file.write_text(json.dumps([asdict(one) for one in known.values()], indent=1))
+    order = [one.name for one in (*MISTAKES, *BUGS, *GATE_BUGS)]
+    return [known[name] for name in order if name in known]
 
 
 def _try_all(mistakes: Sequence[Mistake], bugs: Sequence[Bug], trees: Sequence[Path], show: bool) -> list[Tried]:
@@ -147,7 +159,7 @@ def _pytest(tree: Path, checks: Sequence[str]) -> tuple[int, str]:
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     except subprocess.TimeoutExpired:
-        return 1, "E it never came to an end"
+        return 1, f"E it did not end within {LONGEST:g} s"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -206,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="only these")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--page", help="where to write the table, when all were tried")
+    parser.add_argument("--results", help="a file that keeps what was found, so that few can be tried again")
     parser.add_argument("--show", action="store_true", help="say also how each check failed")
     return parser
 

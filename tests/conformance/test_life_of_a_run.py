@@ -102,6 +102,18 @@ async def test_an_attempt_ends_once(world: World) -> None:
     assert await world.store.open_attempts([one.attempt for one in launches]) == []
 
 
+async def test_the_end_of_an_earlier_attempt_does_not_end_the_one_that_runs(world: World) -> None:
+    await world.schedule("orders")
+    [key] = await world.fire()
+    first = await world.begin_runs(world.at(1))
+    retry = RetryAt(at=world.at(MINUTE), failures=1, lost=0)
+    await world.end(first, world.at(2), outcome="failed", then=retry)
+    [second] = await world.begin_runs(world.at(MINUTE))
+    await world.end(first, world.at(MINUTE + 1), outcome="crashed")
+    assert await world.state(key) is State.RUNNING
+    assert [one.launch.attempt for one in await world.store.open_attempts([second.attempt])] == [second.attempt]
+
+
 async def test_an_end_without_a_start_on_record_counts_as_started(world: World) -> None:
     await world.schedule("orders")
     [key] = await world.fire()
