@@ -34,7 +34,7 @@ from mistakes import BUGS, Bug  # noqa: E402
 from source_mistakes import MISTAKES, Mistake  # noqa: E402
 
 COPIED = ("tidegate", "tests", "tools", "examples", "pyproject.toml")
-LONGEST = 180.0
+LONGEST = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +95,20 @@ def _try_all(mistakes: Sequence[Mistake], bugs: Sequence[Bug], trees: Sequence[P
         done += [future.result() for future in hunts]
     order = {one.name: place for place, one in enumerate((*mistakes, *bugs))}
     done.sort(key=lambda one: order[one.name])
-    for one in done:
-        print(f"{one.seconds:7.1f} s  {one.name:32} {one.seen_by or 'NOT SEEN'}")
-        if show and one.said:
-            print(f"           {one.said}")
+    if show:
+        for one in (one for one in done if one.said):
+            print(f"{one.name}: {one.said}")
     return done
 
 
 def _share(mistakes: Sequence[Mistake], tree: Path) -> list[Tried]:
-    return [_broken(one, tree) for one in mistakes]
+    return [_told(_broken(one, tree)) for one in mistakes]
+
+
+def _told(one: Tried) -> Tried:
+    """Say it as soon as it is known: all of them take minutes."""
+    print(f"{one.seconds:7.1f} s  {one.name:32} {one.seen_by or 'NOT SEEN'}", flush=True)
+    return one
 
 
 def _broken(mistake: Mistake, tree: Path) -> Tried:
@@ -125,7 +130,7 @@ def _broken(mistake: Mistake, tree: Path) -> Tried:
         where=f"`{mistake.path}`",
         seen_by=f"`{name}`" if status == 1 else None,
         seconds=seconds,
-        said=_why(said) if status == 1 else f"(pytest ended with {status})",
+        said=_why(said) if status == 1 else f"(pytest ended with {status}) {_why(said)}",
     )
 
 
@@ -133,7 +138,7 @@ def _hunted(name: str) -> Tried:
     bug = next(one for one in (*BUGS, *GATE_BUGS) if one.name == name)
     found = hunt(bug)
     seeds = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}"
-    return Tried(
+    done = Tried(
         name=name,
         what="",
         where="the simulated world",
@@ -141,6 +146,7 @@ def _hunted(name: str) -> Tried:
         seconds=found.seconds,
         said="" if found.law else f"in {seeds}; other laws that broke: {', '.join(found.others) or 'none'}",
     )
+    return _told(done)
 
 
 def _all_pass(tree: Path, checks: Sequence[str]) -> str:
@@ -159,13 +165,13 @@ def _pytest(tree: Path, checks: Sequence[str]) -> tuple[int, str]:
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     except subprocess.TimeoutExpired:
-        return 1, f"E it did not end within {LONGEST:g} s"
+        return -1, f"it did not end within {LONGEST:g} s"
     return done.returncode, done.stdout + done.stderr
 
 
 def _why(said: str) -> str:
     """The first line in which pytest says what went wrong."""
-    return next((line.strip() for line in said.splitlines() if line.startswith("E ")), "")
+    return next((line.strip() for line in said.splitlines() if line.startswith("E ")), "")[:200]
 
 
 def _copy(to: Path) -> Path:
