@@ -193,14 +193,13 @@ def _page(done: Sequence[Tried]) -> str:
     lines = [
         "# Known mistakes, put back",
         "",
-        "Made by `make mutants`: mistakes that schedulers are known for are put back one at a time, and a named check "
-        "must see each.",
-        "Those of the source are changes of one place in a copy of the tree (`tests/mutants/source_mistakes.py`), seen "
-        "by a test; those of the",
-        "simulated world are broken subclasses (`tests/sim/mistakes.py`, `tests/sim/gate_mistakes.py`), seen by a law "
-        "of the simulator.",
-        "Seconds are those of the whole check with everything it starts, PostgreSQL included, on two cores that others "
-        "use too.",
+        "Made by `make mutants`: mistakes that schedulers are known for are put back one at a time, and a named check",
+        "must see each. Those of the source are changes of one place in a copy of the tree",
+        "(`tests/mutants/source_mistakes.py`), seen by a test; those of the simulated world are broken subclasses",
+        "(`tests/sim/mistakes.py`, `tests/sim/gate_mistakes.py`), seen by a law of the simulator. Seconds are those of",
+        f"the whole check with everything it starts, PostgreSQL included, at a load of {os.getloadavg()[2]:.0f} on "
+        f"{os.cpu_count()} cores: on a",
+        "quiet machine most take a few.",
         "",
         f"**{len(seen)} of {len(done)} were seen ({100 * len(seen) / len(done):.0f} %).**",
     ]

@@ -363,6 +363,15 @@ def test_a_retry_keeps_what_it_holds_and_reads_skip_as_wait() -> None:
 
 
 @pytest.mark.requirement("GATE-9")
+def test_a_skip_that_might_be_met_by_then_does_not_end_what_waits_for_something_else() -> None:
+    both = [Concurrency(max=1, scope="program"), Concurrency(max=1, unmet=Unmet.SKIP)]
+    [waiting] = admit([candidate(constraints=both)], facts_with(held={"s1": 1, "p1": 1}), now=NOW)
+    assert isinstance(waiting, Hold) and waiting.wake_key == "p1"
+    [skipped] = admit([candidate(constraints=both)], facts_with(held={"s1": 1}), now=NOW)
+    assert isinstance(skipped, Discard) and skipped.outcome is State.SKIPPED
+
+
+@pytest.mark.requirement("GATE-9")
 def test_a_full_pool_does_not_turn_a_skip_into_a_wait() -> None:
     skipping = candidate(constraints=[Concurrency(max=1, unmet=Unmet.SKIP)])
     [decision] = admit([skipping], AdmissionFacts(held={"s1": 1}, free={"default": 0}), now=NOW)

@@ -409,7 +409,8 @@ _DECISIONS = (
         "tidegate/domain/admission.py",
         "    if waits:\n        return _hold(candidate, waits)\n",
         "    if waits and not any(one.skips for one in unmet):\n        return _hold(candidate, waits)\n",
-        _CONFORMANCE + "gates.py::test_a_skip_is_judged_when_everything_else_is_met",
+        "tests/engine/test_admission_laws.py::"
+        "test_a_skip_that_might_be_met_by_then_does_not_end_what_waits_for_something_else",
     ),
     Mistake(
         "compaction-is-news",
