@@ -2,6 +2,7 @@
 
 settle-eu    an event every night: nothing runs, who listens to it goes on
     refresh-eu   a call of another system; its token and the secret it is signed with are in the worker's environment
+    settle-lake  an application on a cluster, by spark-submit
 """
 
 from __future__ import annotations
@@ -35,3 +36,12 @@ refresh = app.http(
     secret="env:REPORTS_SECRET",
 )
 app.schedule("refresh-eu", refresh.bind(region="eu"), when=event("user.settled", key="eu"), timeout="1h")
+
+settle = app.spark_submit(
+    "settle",
+    "/srv/jobs/settle.py",
+    master="spark://master.example.org:7077",
+    conf={"spark.executor.memory": "2g", "spark.hadoop.fs.s3a.secret.key": "env:S3_SECRET"},
+    args=["--day", '{{ fire_time | date:"%Y-%m-%d" }}', "--region", "{{ arguments.region }}"],
+)
+app.schedule("settle-lake", settle.bind(region="eu"), when=cron("0 3 * * *"), timeout="2h")

@@ -29,7 +29,7 @@ from tidegate.ports.probing import PROBE_KEYS, ProbeSpec
 
 PREFIX = "TIDEGATE_"
 FILE = "tidegate.toml"
-Kind: TypeAlias = Literal["pyspark", "spark_sql", "python", "command", "http"]
+Kind: TypeAlias = Literal["pyspark", "spark_sql", "python", "command", "spark_submit", "http"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

@@ -55,6 +55,7 @@ from tidegate.launchers.probes import AllProbes
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
 from tidegate.launchers.spark import SparkLauncher
+from tidegate.launchers.submit import SubmitLauncher
 from tidegate.pipeline.watch import SparkReader
 from tidegate.ports.control import ControlStore
 from tidegate.ports.lake import CatalogSpec
@@ -400,6 +401,8 @@ def launchers_of(settings: Settings) -> list[Launcher]:
         found.append(PythonPoolLauncher(settings.home, settings.worker.python_processes))
     if kinds & HttpLauncher.kinds:
         found.append(HttpLauncher(settings.home))
+    if kinds & SubmitLauncher.kinds:
+        found.append(SubmitLauncher(settings.home, spark_settings(settings)))
     if kinds & SparkLauncher.kinds:
         found.append(SparkLauncher(settings.home, spark_settings(settings), catalog_url(settings.database.url)))
     return found

@@ -191,6 +191,16 @@ any_program = st.one_of(
         argv=st.lists(texts, min_size=1, max_size=3).filter(lambda argv: bool(argv[0].strip())).map(tuple),
     ),
     st.builds(
+        lambda c, **own: programs.SparkSubmit(**c, **own),
+        common,
+        application=st.just("a/b.jar"),
+        main_class=st.just("a.B"),
+        master=st.none() | st.sampled_from(["spark://x:7077", "yarn"]),
+        deploy_mode=st.sampled_from(programs.DeployMode),
+        conf=conf,
+        args=st.lists(st.sampled_from(["--day", "{{ fire_time }}"]), max_size=2).map(tuple),
+    ),
+    st.builds(
         lambda c, **own: programs.Http(**{**c, "environment": {}}, **own),
         common,
         url=st.sampled_from(["http://x/y", "https://x/{{ arguments.region }}", "{{ arguments.url }}"]),

@@ -294,6 +294,13 @@ PROGRAMS: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.environment",
         "not",
     ),
+    "jar_without_class": ({"type": "spark_submit", "application": "a.jar"}, "spec", "needs `main_class`"),
+    "python_in_a_standalone_cluster": (
+        {"type": "spark_submit", "application": "a.py", "master": "spark://x:1", "deploy_mode": "cluster"},
+        "spec",
+        "deploy_mode client only",
+    ),
+    "deploy_mode": ({"type": "spark_submit", "application": "a.py", "deploy_mode": "clint"}, "spec.deploy_mode", "cli"),
     "address": ({"type": "http", "url": "ftp://x"}, "spec.url", "is not an address"),
     "no_address": ({"type": "http"}, "spec.url", "missing"),
     "method": ({"type": "http", "url": "http://x", "method": "get"}, "spec.method", "did you mean 'GET'?"),

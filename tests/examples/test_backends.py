@@ -21,5 +21,7 @@ def test_an_event_at_a_fire_starts_who_listens() -> None:
     [told] = world.runs("settle-eu")
     [heard] = world.runs("statement")
     [called] = world.runs("refresh-eu")
+    [submitted] = world.runs("settle-lake")
+    assert (submitted.state, submitted.arguments) == ("succeeded", {"region": "eu"})
     assert (told.state, heard.state, called.state) == ("succeeded", "succeeded", "succeeded")
     assert heard.created_at == told.finished_at == told.fire_time

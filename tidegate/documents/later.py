@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 KINDS = frozenset({"MaintenancePolicy"})
 TRIGGERS: frozenset[str] = frozenset()
-PROGRAMS = frozenset({"spark_submit", "maintenance"})
+PROGRAMS = frozenset({"maintenance"})
 KEYS: frozenset[str] = frozenset()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias, assert_never, get_args
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tidegate.documents.base import Document
 from tidegate.documents.scalars import JsonMap, Name, choice, say, wrong
 from tidegate.domain import events, programs, templates
-from tidegate.domain.programs import Isolation
+from tidegate.domain.programs import DeployMode, Isolation
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
@@ -47,7 +47,7 @@ class Common(Document):
     """What every program takes."""
 
     pool: Name | None = Field(
-        default=None, description="whose slots it takes; left out: `spark`, `http`, `publish` or `default`, by its type"
+        default=None, description="whose slots it takes; left out: that of its type, else `default`"
     )
     groups: list[Name] = Field(default_factory=list, description="what group limits count")
     arguments: JsonMap = Field(default_factory=dict, description="arguments of every run; its schedule's go over them")
@@ -79,10 +79,14 @@ class Spark(Process):
     @field_validator("conf")
     @classmethod
     def _settings(cls, conf: dict[str, Any]) -> dict[str, Any]:
-        for key, value in conf.items():
-            if isinstance(value, dict | list) or value is None:
-                raise wrong(f"the value of {key!r} must be text, a number, true or false, not {say(value)}")
-        return conf
+        return _spark_settings(conf)
+
+
+def _spark_settings(conf: dict[str, Any]) -> dict[str, Any]:
+    for key, value in conf.items():
+        if isinstance(value, dict | list) or value is None:
+            raise wrong(f"the value of {key!r} must be text, a number, true or false, not {say(value)}")
+    return conf
 
 
 class PySpark(Spark):
@@ -137,6 +141,41 @@ class Command(Process):
         if not argv[0].strip():
             raise wrong("must begin with the command to run, not with empty text")
         return argv
+
+
+class SparkSubmit(Process):
+    """An application on a cluster, started by `spark-submit`: local, standalone, YARN or Kubernetes."""
+
+    type: Literal["spark_submit"]
+    application: str = Field(description="a .py file or a .jar, by path or by an address that the cluster can read")
+    master: str | None = Field(
+        default=None, description="`spark://HOST:PORT`, `yarn`, `k8s://...` or `local[*]`; left out: `spark.master`"
+    )
+    deploy_mode: Annotated[Literal["client", "cluster"], choice("a deploy mode", DeployMode)] = Field(
+        default="client", description="client: the driver runs on the worker's machine; cluster: in the cluster"
+    )
+    main_class: str | None = Field(default=None, description="of a .jar: the class whose `main` is run")
+    conf: JsonMap = Field(default_factory=dict, description="Spark settings; `env:NAME` is read from the worker's own")
+    args: list[str] = Field(default_factory=list, description="arguments of the application; may hold templates")
+
+    @field_validator("conf")
+    @classmethod
+    def _settings(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        return _spark_settings(conf)
+
+    @field_validator("args")
+    @classmethod
+    def _filled_in(cls, args: list[str]) -> list[str]:
+        return list(_templated(args, "args"))
+
+    @model_validator(mode="after")
+    def _can_be_submitted(self) -> SparkSubmit:
+        if self.application.endswith(".jar") and self.main_class is None:
+            raise wrong("an application that is a .jar needs `main_class`")
+        on_standalone = (self.master or "").startswith("spark://")
+        if self.application.endswith(".py") and self.deploy_mode == "cluster" and on_standalone:
+            raise wrong("a standalone cluster runs a .py application in deploy_mode client only")
+        return self
 
 
 def _ok() -> list[int | str]:
@@ -226,10 +265,12 @@ class Publish(Common):
         return value
 
 
-Program: TypeAlias = Annotated[PySpark | SparkSql | Python | Command | Http | Publish, Field(discriminator="type")]
+Program: TypeAlias = Annotated[
+    PySpark | SparkSql | Python | Command | SparkSubmit | Http | Publish, Field(discriminator="type")
+]
 
 
-def program_of(document: PySpark | SparkSql | Python | Command | Http | Publish) -> programs.ProgramSpec:
+def program_of(document: PySpark | SparkSql | Python | Command | SparkSubmit | Http | Publish) -> programs.ProgramSpec:
     """The domain's value of a program document."""
     match document:
         case PySpark():
@@ -247,6 +288,16 @@ def program_of(document: PySpark | SparkSql | Python | Command | Http | Publish)
             return programs.Python(entry=document.entry, **document.common())
         case Command():
             return programs.Command(argv=tuple(document.argv), **document.common())
+        case SparkSubmit():
+            return programs.SparkSubmit(
+                application=document.application,
+                master=document.master,
+                deploy_mode=DeployMode(document.deploy_mode),
+                main_class=document.main_class,
+                conf=document.conf,
+                args=tuple(document.args),
+                **document.common(),
+            )
         case Http():
             return programs.Http(
                 url=document.url,

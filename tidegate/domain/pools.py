@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tidegate.domain.instants import SECOND, Duration
 
-BUILT_IN = frozenset({"default", "spark", "http", "publish"})
+BUILT_IN = frozenset({"default", "spark", "spark_submit", "http", "publish"})
 ELSEWHERE = (10, SECOND, 20)
 """Where another system is asked to start work, it is asked so often at most."""
 
@@ -16,6 +16,7 @@ def built_in(cores: int) -> Mapping[str, tuple[int, tuple[int, Duration, int] | 
     return {
         "default": (4 * cores, None),
         "spark": (2, None),
+        "spark_submit": (4, ELSEWHERE),
         "http": (4 * cores, ELSEWHERE),
         "publish": (1000, None),  # nothing runs: a slot is given back in the transaction that takes it
     }

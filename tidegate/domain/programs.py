@@ -84,6 +84,29 @@ class Publish(Common):
     payload: JsonObject = field(default_factory=dict)
 
 
+class DeployMode(StrEnum):
+    """Where the driver of a submitted application runs."""
+
+    CLIENT = "client"
+    """On the worker's machine."""
+    CLUSTER = "cluster"
+    """In the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSubmit(Common):
+    """An application that `spark-submit` starts. `master` None: the worker's setting. Text in `args` may hold the
+    templates of `domain.templates`; values `env:NAME` of `conf` are read from the worker's own environment."""
+
+    TYPE: ClassVar[str] = "spark_submit"
+    application: str
+    master: str | None = None
+    deploy_mode: DeployMode = DeployMode.CLIENT
+    main_class: str | None = None
+    conf: JsonObject = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http(Common):
     """A call of another system. `url`, text in `headers` and `body` may hold the templates of `domain.templates`; a
@@ -101,12 +124,13 @@ class Http(Common):
     secret: str | None = None
 
 
-ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | Http | Publish | Maintenance
-PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, Http, Publish, Maintenance)
+ProgramSpec: TypeAlias = PySpark | SparkSql | Python | Command | SparkSubmit | Http | Publish | Maintenance
+PROGRAMS: tuple[type[ProgramSpec], ...] = (PySpark, SparkSql, Python, Command, SparkSubmit, Http, Publish, Maintenance)
 POOLS = {
     PySpark.TYPE: "spark",
     SparkSql.TYPE: "spark",
     Maintenance.TYPE: "spark",
+    SparkSubmit.TYPE: SparkSubmit.TYPE,
     Http.TYPE: Http.TYPE,
     Publish.TYPE: Publish.TYPE,
 }

@@ -85,6 +85,11 @@ class App:
         """Declare a command: a process, found on PATH, never given to a shell."""
         return self._add(Program(name, {"type": "command", "argv": list(argv), **_told(options)}))
 
+    def spark_submit(self, name: str, application: str, **options: Any) -> Program[..., None]:
+        """Declare an application on a cluster: `master`, `deploy_mode`, `main_class`, `conf`, `args` as in the
+        document."""
+        return self._add(Program(name, {"type": "spark_submit", "application": application, **_told(options)}))
+
     def http(self, name: str, url: str, **options: Any) -> Program[..., None]:
         """Declare a call of another system: `method`, `headers`, `body`, `success`, `secret` as in the document."""
         return self._add(Program(name, {"type": "http", "url": url, **_told(options)}))

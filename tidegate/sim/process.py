@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
 
 SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
-KINDS = ("command", "python", "spark_sql", "pyspark", "http")
+KINDS = ("command", "python", "spark_sql", "pyspark", "spark_submit", "http")
 BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 
 
