@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic_core import to_json
+
 from tidegate.documents import encode
 from tidegate.documents.shapes import moment
 from tidegate.domain.instants import format_duration
@@ -121,9 +123,9 @@ _CLOCKS = frozenset(one.TYPE for one in TIME_TRIGGERS)
 # ── sinks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def message(record: EventRecord, schedule: str | None) -> dict[str, Any]:
-    """An event as sinks get it: as the log shows it, with the schedule that it is about."""
-    return {**event(record), "schedule": schedule}
+def message(record: EventRecord, schedule: str | None) -> bytes:
+    """An event as sinks get it: as the log shows it, with the schedule that it is about; JSON in UTF-8."""
+    return to_json({**event(record), "schedule": schedule})
 
 
 def sink(item: Any) -> dict[str, Any]:

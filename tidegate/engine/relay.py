@@ -12,7 +12,6 @@ which is shown, and the others go on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +24,6 @@ from tidegate.engine.outcome import Outcome, Topic, earliest
 from tidegate.ports.sinks import Delivery, Message, Moved, Outgoing, Refusal, RelayStore, Sink, SinkRecord, Sinks, Spot
 
 DUTY = "relay"
-_AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once, not for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +292,10 @@ def _other(post: _Post, record: SinkRecord | None) -> bool:
 
 def _message(one: Outgoing) -> Message:
     record = one.record
-    said = _AS_JSON(event_shapes.message(record, one.schedule))
     return Message(
-        id=str(record.pos), lane=one.schedule or record.key, type=record.type, at=record.at, body=said.encode()
+        id=str(record.pos),
+        lane=one.schedule or record.key,
+        type=record.type,
+        at=record.at,
+        body=event_shapes.message(record, one.schedule),
     )
