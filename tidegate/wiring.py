@@ -16,10 +16,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tidegate.control.pausing import pause
 from tidegate.documents import plugged
 from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence
@@ -37,6 +39,7 @@ from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Part, Topic
+from tidegate.engine.pauser import Pauser
 from tidegate.engine.prober import Prober
 from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
@@ -232,6 +235,7 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             Publisher(store, fence),
             Deadlines(store, fence),
             Backfiller(store, fence),
+            Pauser(store, partial(pause, store)),
             Prober(store, AllProbes(settings.probes), fence),
             Reconciler(store, fence, ReconcilerSettings(every=chosen.resync)),
             Janitor(

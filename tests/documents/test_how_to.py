@@ -23,11 +23,12 @@ def test_the_page_on_holding_runs_back_shows_what_can_be_declared(tmp_path: Path
         if document.value["type"] not in OF_PACKAGES:
             spec = {"program": "p", "trigger": {"type": "never"}, "constraints": [document.value]}
             parse({"spec": spec}, kind="Schedule", name="s")
-    constraints, calendar = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    constraints, pool, calendar = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     [document], _ = yaml.read(constraints, "page")
     parse({"spec": {"program": "p", "trigger": {"type": "never"}, **document.value}}, kind="Schedule", name="s")
     (tmp_path / "public-holidays.ics").write_text("BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\nEND:VCALENDAR\n")
     files.check(calendar, "page", folder=tmp_path)
+    files.check(pool, "page")
     [probes] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert {name: ProbeSpec.of(name, given).type for name, given in tomllib.loads(probes)["probes"].items()} == {
         "cluster": "spark",

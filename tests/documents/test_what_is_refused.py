@@ -250,7 +250,6 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "'drop' is not a meaning of unmet",
     ),
     "forced": ({"waiting": {"then": "force"}}, "spec.waiting.then", "'force' is not `waiting.then`"),
-    "pause": ({"retry": {"then": "pause"}}, "spec.retry.then", "'pause' is not in this version yet"),
     "no_deadline": ({"deadline": {}}, "spec.deadline", "says neither start nor finish"),
     "deadline_order": (
         {"deadline": {"start": "PT2H", "finish": "PT1H"}},

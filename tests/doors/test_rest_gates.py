@@ -117,3 +117,25 @@ def test_constraints_are_shown_as_they_were_written(served: Served) -> None:
     assert (made["spec"]["deadline"], made["spec"]["waiting"]) == (deadline, waiting)
     assert served("GET", f"{NS}/schedules/s").json()["spec"] == made["spec"]
     assert [list(one)[0] for one in made["spec"]["constraints"]] == ["type"] * len(CONSTRAINTS)
+
+
+@pytest.mark.requirement("GATE-14", "OPS-1")
+def test_a_pool_borrows_of_one_that_there_is(served: Served) -> None:
+    wrong = served("PUT", "/pools/reports", json={"spec": {"slots": 2, "borrow": {"from": "defalt", "max": 3}}})
+    assert wrong.status_code == 422
+    [error] = wrong.json()["errors"]
+    assert error["path"] == "spec.borrow.from" and "did you mean 'default'?" in error["reason"]
+    itself = served("PUT", "/pools/reports", json={"spec": {"slots": 2, "borrow": {"from": "reports", "max": 3}}})
+    assert itself.status_code == 422 and "itself" in itself.text
+    made = served("PUT", "/pools/reports", json={"spec": {"slots": 2, "borrow": {"from": "default", "max": 3}}})
+    assert made.status_code == 201
+    assert made.json()["status"] == {"used": 0, "free": 2, "borrowed": 0, "lent": 0}
+    assert served("PUT", "/pools/reports", json=made.json()).json() == made.json(), "an answer can be sent back"
+    served("PUT", "/pools/lender", json={"spec": {"slots": 1}})
+    served("PATCH", "/pools/reports", json={"spec": {"borrow": {"from": "lender"}}})
+    assert served("GET", "/pools/reports").json()["spec"]["borrow"] == {"from": "lender", "max": 3}
+    refused = served("DELETE", "/pools/lender")
+    assert refused.status_code == 409 and "reports" in refused.text
+    served("PATCH", "/pools/reports", json={"spec": {"borrow": None}})
+    assert "borrow" not in served("GET", "/pools/reports").json()["spec"]
+    assert served("DELETE", "/pools/lender").status_code == 204

@@ -19,6 +19,7 @@ def world() -> World:
 
 
 @pytest.mark.requirement("RUN-2")
+@pytest.mark.requirement("FAIL-1")
 def test_waiting_ready_and_started_are_distinct_states(world: World) -> None:
     worker = world.worker()
     run = world.trigger(world.schedule(world.program()))

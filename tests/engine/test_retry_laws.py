@@ -11,7 +11,7 @@ from tidegate.domain.instants import HOUR, MINUTE, SECOND
 from tidegate.domain.leases import Lease
 from tidegate.domain.retry import LOST_BUDGET, Finish, RetryAt, Tally, after_attempt, backoff
 from tidegate.domain.runs import MOVES, State
-from tidegate.domain.schedules import Retry
+from tidegate.domain.schedules import Retry, ThenFailed
 from tidegate.domain.stopping import (
     KILL_PATIENCE,
     START_ALLOWANCE,
@@ -34,12 +34,14 @@ retries = st.builds(
     delay=st.integers(0, HOUR),
     factor=st.floats(1, 10),
     max_delay=st.integers(0, 4 * HOUR),
+    then=st.sampled_from(list(ThenFailed)),
 )
 attempts = st.builds(
     lambda slot, number: AttemptKey(RunKey(slot, ScheduleId(1), 0), number), st.integers(0, 10**15), st.integers(1, 99)
 )
 
 
+@pytest.mark.requirement("FAIL-2")
 @given(retries, st.integers(1, 2000), attempts)
 def test_backoff_grows_to_its_cap_and_jitter_stays_inside(retry: Retry, k: int, attempt: AttemptKey) -> None:
     exact = min(float(retry.max_delay), retry.delay * retry.factor ** min(k - 1, 300))
@@ -53,6 +55,7 @@ def test_two_attempts_do_not_wait_in_step() -> None:
     assert len({backoff(Retry(), 1, key) for key in keys}) == 50
 
 
+@pytest.mark.requirement("FAIL-2")
 @given(retries, st.sampled_from([Ended.FAILED, Ended.TIMED_OUT, Ended.CRASHED]))
 def test_a_program_gets_max_attempts_and_then_ends_as_it_ended(retry: Retry, ended: Ended) -> None:
     made, tally = 0, NONE
@@ -65,8 +68,10 @@ def test_a_program_gets_max_attempts_and_then_ends_as_it_ended(retry: Retry, end
         tally = Tally(failures=tally.failures + 1, lost=tally.lost)
     assert made == retry.max_attempts
     assert then.outcome.value == ended.value and then.reason
+    assert then.pauses is (retry.then is ThenFailed.PAUSE), "paused by what the program did, never by a lost worker"
 
 
+@pytest.mark.requirement("FAIL-2")
 @given(st.sampled_from([Ended.LOST, Ended.REFUSED]), st.integers(0, 5))
 def test_what_is_lost_or_refused_has_a_budget_of_its_own(ended: Ended, failures: int) -> None:
     retry = Retry(max_attempts=1)
@@ -106,6 +111,7 @@ def test_a_cancelled_run_is_never_tried_again(ended: Ended, retry: Retry) -> Non
     assert then.outcome is (State.SUCCEEDED if ended is Ended.SUCCEEDED else State.CANCELLED)
 
 
+@pytest.mark.requirement("FAIL-1")
 @given(st.sampled_from(list(Ended)), st.sampled_from([None, *StopReason]), retries)
 def test_every_end_is_a_move_that_the_table_knows(ended: Ended, stop: StopReason | None, retry: Retry) -> None:
     then = after_attempt(ATTEMPT, verdict(ended, stop), stop=stop, retry=retry, tally=NONE, now=NOW)
@@ -117,6 +123,7 @@ def test_every_end_is_a_move_that_the_table_knows(ended: Ended, stop: StopReason
 # ── stopping ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.requirement("FAIL-5")
 @given(st.integers(0, HOUR), st.lists(st.integers(0, 2 * HOUR), max_size=20))
 def test_the_ladder_is_climbed_rung_by_rung_and_never_down(grace: int, looks: list[int]) -> None:
     asked, before = Asked(reason=StopReason.CANCEL, at=NOW), Rung.NONE
@@ -139,6 +146,7 @@ def test_who_asked_it_to_stop_says_how_it_ended(said: Ended) -> None:
     assert verdict(said, None) is said
 
 
+@pytest.mark.requirement("FAIL-5")
 def test_the_limit_counts_from_the_start_and_a_slow_backend_has_an_allowance() -> None:
     assert run_limit(timeout=None, created_at=NOW, started_at=NOW) is None
     assert run_limit(timeout=SECOND, created_at=NOW - HOUR, started_at=NOW) == NOW + SECOND

@@ -194,6 +194,7 @@ def test_what_had_ended_before_it_was_asked_keeps_its_outcome(world: World) -> N
     assert world.run(run).state is State.SUCCEEDED
 
 
+@pytest.mark.requirement("FAIL-5")
 def test_polite_then_force_then_without_it_each_at_its_own_deadline(world: World) -> None:
     worker = world.worker()
     run, attempt = running(world, worker, timeout=Timeout(run=60 * SECOND, grace=5 * SECOND))

@@ -83,6 +83,30 @@ def test_a_failing_attempt_is_tried_again() -> None:
     assert (run.state, [attempt.state for attempt in run.attempts]) == ("succeeded", ["failed", "crashed", "succeeded"])
 
 
+@pytest.mark.requirement("FAIL-2")
+def test_a_schedule_that_says_so_pauses_when_a_run_used_up_its_attempts() -> None:
+    world = World()
+    world.deploy([PROGRAM, schedule(retry={"max_attempts": 2, "delay": "PT1S", "then": "pause"})])
+    world.behave("count", takes="5s", outcomes=["failed"] * 2)
+    world.advance("10m")
+    assert [run.state for run in world.runs("count")][:2] == ["failed", "waiting"], (
+        "no data is lost, and nothing starts"
+    )
+    assert "suspended (hold)" in world.runs("count")[1].waiting_for[0]["why"]
+
+
+@pytest.mark.requirement("CATCH-1", "CATCH-4", "OPS-11")
+def test_of_an_outage_longer_than_the_window_the_rest_is_on_record_as_missed() -> None:
+    world = World()
+    world.deploy([PROGRAM, schedule(catch_up={"policy": "all", "window": "PT10M", "max": 100})])
+    world.advance("1m")
+    with world.down():
+        world.advance("1h30s")
+    world.advance("1m")
+    assert world.missed("count") + len(world.runs("count")) == 62, "each fire has its outcome"
+    assert world.missed("count") == 50
+
+
 @pytest.mark.requirement("CATCH-1", "CATCH-4")
 def test_the_newest_missed_fire_runs_when_the_scheduler_is_back() -> None:
     world = World()

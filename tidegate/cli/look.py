@@ -132,8 +132,11 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
             headings = ("ID", "SCHEDULE", "STATE", "FIRE TIME", "TOOK", "REASON")
             return grid(headings, map(_run_row, items), empty="No runs.")
         case "pools":
-            pools = [(name_of(one), *(_spec(one).get(key) for key in ("slots", "used")), _rate(one)) for one in items]
-            return grid(("NAME", "SLOTS", "USED", "LAUNCH RATE"), pools, empty="No pools.")
+            pools = [
+                (name_of(one), *(_spec(one).get(key) for key in ("slots", "used", "lent")), _loan(one), _rate(one))
+                for one in items
+            ]
+            return grid(("NAME", "SLOTS", "USED", "LENT", "BORROWED", "LAUNCH RATE"), pools, empty="No pools.")
         case "calendars":
             closed = [(name_of(one), _days_of(one), _closed(one)) for one in items]
             return grid(("NAME", "CLOSES", "NOW"), closed, empty="No calendars. Declare one: tidegate apply -f FILE")
@@ -203,6 +206,12 @@ def _closed(item: Document) -> Text:
 def _rate(item: Document) -> str:
     rate = _spec(item).get("rate")
     return f"{rate['max']} per {rate['per']}, burst {rate['burst']}" if rate else "-"
+
+
+def _loan(item: Document) -> str:
+    """What its runs have of another pool's slots."""
+    borrow = _spec(item).get("borrow")
+    return f"{_spec(item).get('borrowed', 0)} of {borrow['max']} from {borrow['from']}" if borrow else "-"
 
 
 def _schedule_row(item: Document) -> Sequence[Any]:

@@ -88,6 +88,8 @@ async def apply(
         verifying.refuse(_placed(warned), "the documents")
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
     stored_sinks = await sinks.known(store)
+    for place, pool in _of(flat, Pool):
+        pools.refuse_strangers(pool, {*stored_pools, *(one.metadata.name for _, one in _of(flat, Pool))}, paths[place])
     stored_calendars = {one[0].name: one for one in await store.calendars()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
     done: dict[int, Applied] = {}
@@ -284,8 +286,8 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
             wanted = {"metadata": dict(given.document)}
         case Pool():
             pool = {one.name: one for one in await store.pools()}.get(metadata.name)
-            stored = None if pool is None else {"spec": encode.pool(pool.slots, pools.rate_of(pool))}
-            wanted = {"spec": encode.pool(given.slots, given.rate)}
+            stored = None if pool is None else {"spec": encode.pool(pool.slots, pools.rate_of(pool), pool.borrow)}
+            wanted = {"spec": encode.pool(given.slots, given.rate, given.borrow)}
         case Dataset():
             watched = next(iter(await store.datasets([given.name])), None)
             stored = None if watched is None or watched.document is None else dict(watched.document)

@@ -194,6 +194,8 @@ def _told(
     free = facts.free.get(pool)
     slots = "slot" if free == 1 else "slots"
     holds = f"{free} {slots} of pool {pool!r} {'is' if free == 1 else 'are'} free."
+    if free is not None and free <= 0 and (loan := facts.loans.get(pool)):
+        holds = f"None of pool {pool!r} is free; it borrows one of pool {loan.lender!r}."
     return f"slot of pool {pool}", free, 1, holds
 
 

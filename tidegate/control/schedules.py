@@ -91,7 +91,7 @@ async def enable(
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, name)
         check_revision("schedule", name, expected, stored.rev)
-        return await _switch(tx, stored, Mode.ENABLED, reason, who=who)
+        return await switch(tx, stored, Mode.ENABLED, reason, who=who)
 
 
 async def disable(
@@ -119,7 +119,7 @@ async def disable(
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, name)
         check_revision("schedule", name, expected, stored.rev)
-        return await _switch(tx, stored, mode, reason or f"disabled by {who}", who=who, expire=expire)
+        return await switch(tx, stored, mode, reason or f"disabled by {who}", who=who, expire=expire)
 
 
 async def get(store: ControlStore, namespace: str, name: str) -> ScheduleRecord:
@@ -275,16 +275,18 @@ async def _update(
     return Written(effect=Effect.UPDATED, record=record)
 
 
-async def _switch(
+async def switch(
     tx: ControlTx, stored: ScheduleRecord, mode: Mode, reason: str, *, who: str, expire: bool = False
 ) -> ScheduleRecord:
-    """Enable or disable: a revision that differs in its mode only."""
+    """Enable or disable (locked): a revision that differs in its mode only. Enabling clears the streak of failures."""
     if (stored.mode, stored.held_expires) == (mode, expire):
         return stored
     now = await tx.now()
     declaration = Schedule(metadata=stored.metadata, spec=stored.spec, enabled=None, document=stored.document)
     change = _Turn(mode=mode, reason=reason, expire=expire, who=who, now=now)
     await _revise(tx, stored, declaration, stored.program, change)
+    if mode is Mode.ENABLED:
+        await tx.clear_streak(stored.id)
     action = "enabled" if mode is Mode.ENABLED else "disabled"
     before: dict[str, Any] = {**_resting_as(stored.mode, stored.held_expires), "reason": stored.reason}
     after: dict[str, Any] = {**_resting_as(mode, expire), "reason": reason}

@@ -76,14 +76,16 @@ def _asks(spec: ScheduleSpec) -> bool:
 async def _resources(
     store: ControlStore, schedules: Sequence[Schedule], beside: Sequence[Declaration]
 ) -> tuple[dict[str, int], frozenset[str]]:
-    """Slots by pool, and names of calendars, where anything asks for them."""
+    """By pool the slots that its runs may have, borrowed ones included, and names of calendars, where anything asks for
+    them."""
     constraints = [one for schedule in schedules for one in schedule.spec.constraints]
     pools: dict[str, int] = {}
     if any(isinstance(one, Load) and one.resource.startswith(POOL) for one in constraints) or any(
         _asks(one.spec) for one in schedules
     ):
-        pools = {one.name: one.slots for one in await store.pools()}
-    pools |= {one.metadata.name: one.slots for one in beside if isinstance(one, Pool)}
+        pools = {one.name: one.slots + (one.borrow[1] if one.borrow else 0) for one in await store.pools()}
+    declared = [one for one in beside if isinstance(one, Pool)]
+    pools |= {one.metadata.name: one.slots + (one.borrow[1] if one.borrow else 0) for one in declared}
     calendars = {one.metadata.name for one in beside if one.KIND == "Calendar"}
     if any(isinstance(one, Blackout) for one in constraints):
         calendars |= {calendar.name for calendar, _ in await store.calendars()}

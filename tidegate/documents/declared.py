@@ -52,12 +52,13 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """`rate`: (max, per, burst), or None for no limit."""
+    """`rate`: (max, per, burst), or None for no limit. `borrow`: (of which pool, how many slots at most), or None."""
 
     KIND: ClassVar[str] = "Pool"
     metadata: Metadata  # namespace is empty
     slots: int
     rate: tuple[int, Duration, int] | None
+    borrow: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,11 +134,14 @@ def program(spec: ProgramSpec) -> dict[str, Any]:
     return {"type": spec.TYPE, **_said(spec)}
 
 
-def pool(slots: int, rate: tuple[int, int, int] | None) -> dict[str, Any]:
+def pool(slots: int, rate: tuple[int, int, int] | None, borrow: tuple[str, int] | None = None) -> dict[str, Any]:
     """The `spec` of a Pool document."""
-    if rate is None:
-        return {"slots": slots}
-    return {"slots": slots, "rate": {"max": rate[0], "per": format_duration(rate[1]), "burst": rate[2]}}
+    said: dict[str, Any] = {"slots": slots}
+    if rate is not None:
+        said["rate"] = {"max": rate[0], "per": format_duration(rate[1]), "burst": rate[2]}
+    if borrow is not None:
+        said["borrow"] = {"from": borrow[0], "max": borrow[1]}
+    return said
 
 
 def _said(value: Any) -> dict[str, Any]:

@@ -97,8 +97,19 @@ class DatasetSpec(Document):
     )
 
 
+class Borrowing(Document):
+    """Slots of another pool, while nobody waits for them there."""
+
+    lender: str = Field(alias="from", min_length=1, max_length=255, description="the pool of which it borrows")
+    max: int = Field(description="how many slots of it at once, at least 1", ge=1, le=1_000_000)
+
+
 class PoolSpec(Document):
     """Capacity that programs share."""
 
     slots: int = Field(description="how many attempts at once, at least 1", ge=1, le=1_000_000)
     rate: LaunchRate | None = Field(default=None, description="how many launches per span; left out: no limit")
+    borrow: Borrowing | None = Field(
+        default=None,
+        description="of which pool its runs take a slot when its own are taken and nobody waits for one there",
+    )

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tidegate.documents import declared, encode, kinds, later
 from tidegate.documents.calendars import calendar_of
 from tidegate.documents.faults import faults_of, json_faults
+from tidegate.documents.others import Borrowing
 from tidegate.documents.policies import option_faults, policy_of
 from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
@@ -242,8 +243,17 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
                 metadata=metadata,
                 slots=checked.spec.slots,
                 rate=(rate.max, rate.per, rate.burst or rate.max) if rate else None,
+                borrow=_borrow(checked.spec.borrow, metadata.name, faults),
             )
     raise AssertionError(f"no such document: {type(checked).__name__}")
+
+
+def _borrow(said: Borrowing | None, pool: str, faults: list[Fault]) -> tuple[str, int] | None:
+    if said is None:
+        return None
+    if said.lender == pool:
+        faults.append(Fault("spec.borrow.from", f"is {pool!r} itself; name another pool"))
+    return said.lender, said.max
 
 
 def _application(checked: kinds.Application, metadata: Metadata, faults: list[Fault]) -> declared.Application:

@@ -58,8 +58,10 @@ class Retry(Document):
     delay: Duration = Field(default=60_000_000, description="before the second attempt")
     factor: float = Field(default=2.0, ge=1, le=1000, description="by which each further delay grows")
     max_delay: Duration = Field(default=3_600_000_000, description="no delay is longer")
-    then: Annotated[Literal["continue"], choice("`retry.then`", [ThenFailed.CONTINUE], of_later=[ThenFailed.PAUSE])] = (
-        Field(default="continue", description="after the last attempt: the schedule goes on with its next fire")
+    then: Annotated[Literal["continue", "pause"], choice("`retry.then`", ThenFailed)] = Field(
+        default="continue",
+        description="after the last attempt failed: continue, the schedule goes on with its next fire; pause, it is "
+        "suspended in mode `hold` with the reason, until somebody enables it",
     )
 
     @field_validator("max_delay")

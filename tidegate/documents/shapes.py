@@ -307,8 +307,13 @@ def pool(record: PoolRecord) -> dict[str, Any]:
         "apiVersion": encode.API_VERSION,
         "kind": "Pool",
         "metadata": {"name": record.name},
-        "spec": encode.pool(record.slots, rate),
-        "status": {"used": record.used, "free": record.slots - record.used},
+        "spec": encode.pool(record.slots, rate, record.borrow),
+        "status": {
+            "used": record.used,
+            "free": record.slots - record.used,
+            "borrowed": record.borrowed,
+            "lent": record.lent,
+        },
     }
 
 

@@ -10,7 +10,8 @@ The order of questions, for each run (`questions`):
 3. Every `wait` constraint. The first that is unmet names what will wake it.
 4. Every `skip` constraint, only now, since a skip that is judged while something else is waited for would drop a run
    because of company that may be gone by the time it could start (GATE-9).
-5. A slot of its pool. One that was not woken for it leaves it to those who wait and come first by rank.
+5. A slot of its pool, or one that this may borrow (domain/slots). One that was not woken for it leaves it to those who
+   wait and come first by rank.
 
 Every run counts on the counters of its schedule, its program and their groups, whether a constraint reads them or not:
 a limit declared on one schedule of a program must see the runs of the others. They are held from admission to the
@@ -66,6 +67,7 @@ from tidegate.domain.instants import MINUTE, Duration, Instant, format_instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import MERGING, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, ScheduleSpec, ThenWaiting
+from tidegate.domain.slots import judge_slot, lender, take_slot, went_through
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,12 @@ class Admit(NamedTuple):
     program: ProgramRef  # pinned
     arguments: JsonObject  # rendered
     stop_by: Instant | None = None  # what still runs then is stopped: its window closes
+    lender: str | None = None  # the pool of which its slot is borrowed; None: its own
+
+    @property
+    def pool(self) -> str:
+        """Of which pool it takes a slot."""
+        return self.lender or self.program.pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +144,6 @@ def rank(priority: int, since: Instant) -> int:
     """Where a run stands among those that wait for the same, the smallest first: one that has waited AGEING longer
     comes before one with one point of priority more. It never changes while they wait, so an index can hold it."""
     return since - priority * AGEING
-
-
-def pool_key(pool: str) -> str:
-    """What a run that lacks a slot waits for."""
-    return f"{POOL}{pool}"
 
 
 def suspended_key(candidate: Candidate) -> str:
@@ -193,7 +196,8 @@ def needs_of(candidates: Sequence[Candidate]) -> Needs:
 def admit(candidates: Sequence[Candidate], facts: AdmissionFacts, *, now: Instant) -> list[Decision]:
     """Judge a batch in order of rank; the answer has exactly one decision for each."""
     held, free, starts = dict(facts.held), dict(facts.free), dict(facts.starts)
-    left = replace(facts, held=held, free=free, starts=starts)  # what is taken below shows in it
+    loans, queued = dict(facts.loans), dict(facts.queued)
+    left = replace(facts, held=held, free=free, loans=loans, queued=queued, starts=starts)  # what is taken shows in it
     decisions: list[Decision] = []
     for candidate in sorted(candidates, key=_order):
         decision = _decide(candidate, left, now)
@@ -202,7 +206,10 @@ def admit(candidates: Sequence[Candidate], facts: AdmissionFacts, *, now: Instan
                 held[counter] = held.get(counter, 0) + 1
                 if counter in starts:
                     starts[counter] = replace(starts[counter], pending=starts[counter].pending + 1)
-            free[candidate.program.pool] -= 1
+            take_slot(candidate.program.pool, decision.lender, free, loans)
+        if queued:
+            waits = decision.wake_key if isinstance(decision, Hold) else None
+            went_through(candidate.program.pool, candidate.queued, waits, queued)
         decisions.append(decision)
     return decisions
 
@@ -237,7 +244,8 @@ def questions(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Iter
             yield Question(name_of(one), judge(one, subject, facts, now), one)
     for one in skips:
         yield Question(name_of(one), judge(one, subject, facts, now), one, skips=True)
-    yield Question(SLOT, _judge_slot(candidate, facts))
+    woken = None if is_late(candidate, now) else candidate.queued  # it may be its waiting time that woke it
+    yield Question(SLOT, judge_slot(candidate.program.pool, _order(candidate)[0], woken, facts))
 
 
 FROZEN, SUSPENDED, SLOT = "freeze", "suspended", "pool"
@@ -291,7 +299,8 @@ def _decide(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Decisi
     counters = counters_of(candidate)
     take = tuple([counter for counter in counters if counter not in held]) if held else counters
     stop_by = _stop_by(asked, now) if len(candidate.spec.constraints) else None
-    return Admit(candidate.key, take, candidate.program, render(candidate), stop_by)
+    of = lender(candidate.program.pool, facts)
+    return Admit(candidate.key, take, candidate.program, render(candidate), stop_by, of)
 
 
 def _unmet(candidate: Candidate, unmet: Sequence[Question]) -> Hold | Discard:
@@ -346,25 +355,6 @@ def _waived(candidate: Candidate, now: Instant) -> tuple[type[Constraint], ...]:
     if candidate.cause is Cause.BACKFILL:
         return (Delay,)
     return WAIVED if forced else ()
-
-
-def _judge_slot(candidate: Candidate, facts: AdmissionFacts) -> Met | Wait:
-    pool = candidate.program.pool
-    free = facts.free.get(pool)
-    if free is None:
-        return _no_slot(pool, f"There is no pool {pool}; declare it, or name another in the program.")
-    if free <= 0:
-        return _no_slot(pool, f"Every slot of pool {pool} is taken.")
-    first = facts.first.get(pool)
-    if first is None or first >= _order(candidate)[0] or candidate.queued == pool_key(pool):
-        return MET
-    return _no_slot(pool, f"Others wait for a slot of pool {pool} and come first.")
-
-
-@lru_cache(maxsize=1024)
-def _no_slot(pool: str, why: str) -> Wait:
-    """At midnight a hundred thousand runs get the same answer."""
-    return Wait(why=why, key=pool_key(pool))
 
 
 def _hold(candidate: Candidate, unmet: Sequence[Question]) -> Hold:

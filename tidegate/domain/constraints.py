@@ -22,6 +22,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, assert_never,
 from tidegate.domain import windows
 from tidegate.domain.calendars import Calendar, closed_until
 from tidegate.domain.errors import Refused
+from tidegate.domain.facts import Gauge as Gauge
+from tidegate.domain.facts import Loan as Loan
+from tidegate.domain.facts import Starts as Starts
 from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import Duration, Instant, format_duration, format_instant
 from tidegate.domain.windows import Span
@@ -196,24 +199,6 @@ class Subject(NamedTuple):
     held: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
-    """First attempts under a counter: `newest` instants, newest first, and how many runs are admitted and have not
-    started yet."""
-
-    newest: tuple[Instant, ...] = ()
-    pending: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """A reading of a resource, or why there is none."""
-
-    value: float | None
-    at: Instant
-    error: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFacts:
     """Locked counters and pools, and what else constraints read. A counter without a row is absent and means 0.
@@ -225,6 +210,8 @@ class AdmissionFacts:
     free: Mapping[str, int]  # pool -> free slots
     slots: Mapping[str, int] = field(default_factory=dict)  # pool -> all its slots
     first: Mapping[str, int] = field(default_factory=dict)  # pool -> rank of the first in its queue that sleeps
+    loans: Mapping[str, Loan] = field(default_factory=dict)  # pool -> what it may borrow (domain/slots)
+    queued: Mapping[str, int] = field(default_factory=dict)  # pool of which others borrow -> who waits in its own queue
     starts: Mapping[str, Starts] = field(default_factory=dict)  # counter -> its starts
     gauges: Mapping[str, Gauge] = field(default_factory=dict)  # resource -> its last reading
     calendars: Mapping[str, Calendar] = field(default_factory=dict)
@@ -311,7 +298,7 @@ def judge(constraint: Constraint, subject: Subject, facts: AdmissionFacts, now: 
         case Rate():
             return _rate(constraint, subject, facts, now)
         case Load():
-            return _load(constraint, facts)
+            return _load(constraint, facts, now)
         case Blackout():
             return _blackout(constraint, facts, now)
         case CustomConstraint():
@@ -392,7 +379,7 @@ def _rate(constraint: Rate, subject: Subject, facts: AdmissionFacts, now: Instan
     return Wait(until=leaves + constraint.per, key=key, why=why)
 
 
-def _load(constraint: Load, facts: AdmissionFacts) -> Met | Wait:
+def _load(constraint: Load, facts: AdmissionFacts, now: Instant) -> Met | Wait:
     resource, key = constraint.resource, f"{LOAD}{constraint.resource}:{constraint.below:g}"
     if resource.startswith(POOL):
         name = resource.removeprefix(POOL)
@@ -407,6 +394,11 @@ def _load(constraint: Load, facts: AdmissionFacts) -> Met | Wait:
         return Wait(key=key, why=f"There is no reading of {resource} yet.")
     if gauge.value is None:
         return Wait(key=key, why=f"{resource} cannot be read: {gauge.error.rstrip('.')}.")
+    if gauge.stale_at is not None and gauge.stale_at <= now:
+        why = (
+            f"{resource} was last read at {format_instant(gauge.at)}, too long ago to count; does a scheduler read it?"
+        )
+        return Wait(key=key, why=why)
     if gauge.value < constraint.below:
         return MET
     return Wait(key=key, why=f"{resource} is at {gauge.value:g}; it must be below {constraint.below:g}.")

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.runs import State
-from tidegate.domain.schedules import Retry
+from tidegate.domain.schedules import Retry, ThenFailed
 from tidegate.domain.stopping import Ended, StopReason
 
 LOST_BUDGET = 3
@@ -45,8 +45,11 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
+    """`pauses`: the run used up its attempts, and its schedule is to pause then."""
+
     outcome: State
     reason: str
+    pauses: bool = False
 
 
 Then: TypeAlias = RetryAt | Finish
@@ -113,7 +116,8 @@ def _after_fault(attempt: AttemptKey, ended: Ended, retry: Retry, tally: Tally, 
     if failures < retry.max_attempts:
         return RetryAt(at=now + backoff(retry, failures, attempt), failures=1, lost=0)
     tries = f"Attempt {failures} of {retry.max_attempts}: " if retry.max_attempts > 1 else ""
-    return Finish(outcome=State(ended.value), reason=f"{tries}{why or _SENTENCES[ended]}")
+    pauses = retry.then is ThenFailed.PAUSE
+    return Finish(outcome=State(ended.value), reason=f"{tries}{why or _SENTENCES[ended]}", pauses=pauses)
 
 
 def _after_loss(attempt: AttemptKey, ended: Ended, tally: Tally, now: Instant, permanent: bool, why: str) -> Then:

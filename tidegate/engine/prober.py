@@ -21,6 +21,8 @@ from tidegate.engine.outcome import Outcome, Topic
 from tidegate.ports.probing import ProberStore, Probes, Reading
 
 DUTY = "probes"
+MISSED = 5
+"""After so many of its intervals without another reading, one counts as none: nobody reads it, or it hangs."""
 UNKNOWN = "there is no probe of that name; add [probes.{name}] to tidegate.toml where schedulers run"
 
 
@@ -72,7 +74,8 @@ class Prober:
         notes = [note for name, reading in found.items() if (note := self._news(name, reading))]
         then = await self._store.now() if due else now  # reading takes a while
         for name, reading in sorted(found.items()):
-            await self._store.record_gauge(self._fence, name, Gauge(reading.value, then, reading.error), then)
+            fresh = None if name not in every else then + MISSED * max(every[name], self._settings.look)
+            await self._store.record_gauge(self._fence, name, Gauge(reading.value, then, reading.error, fresh), then)
             self._told[name] = (reading, now)
         wakes = frozenset({Topic.ADMIT}) if awaited & found.keys() else frozenset[Topic]()
         self._next = min([now + self._settings.look, *(self._due[name] for name in every)])

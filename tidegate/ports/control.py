@@ -25,6 +25,7 @@ from tidegate.ports.backfills import BackfillControlTx, BackfillReads
 from tidegate.ports.collecting import EventControlTx, EventReads
 from tidegate.ports.engine import Clock, Instance
 from tidegate.ports.lake import DatasetReads, DatasetTx
+from tidegate.ports.pausing import PausingTx
 from tidegate.ports.sinks import SinkReads, SinkTx
 from tidegate.ports.tables import TablesReads, TablesTx
 
@@ -87,6 +88,9 @@ class PoolRecord:
     rate_max: int | None
     rate_per: Duration | None
     rate_burst: int | None
+    borrow: tuple[str, int] | None = None  # of which pool, and how many slots at most
+    borrowed: int = 0  # slots of it that runs of this pool have now
+    lent: int = 0  # of `used`, those that runs of other pools have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +206,7 @@ class Book:
     rows: tuple[LedgerRow, ...]  # clock fires in the span, and stretches that reach into it, ascending
 
 
-class ControlTx(EventControlTx, DatasetTx, BackfillControlTx, SinkTx, TablesTx, Protocol):
+class ControlTx(EventControlTx, DatasetTx, BackfillControlTx, SinkTx, TablesTx, PausingTx, Protocol):
     async def now(self) -> Instant:
         """The database's time at this very statement (not at the transaction's start)."""
 
@@ -225,9 +229,11 @@ class ControlTx(EventControlTx, DatasetTx, BackfillControlTx, SinkTx, TablesTx, 
     async def delete_application(self, namespace: str, name: str) -> bool:
         """False: there was none. What belonged to it is left as it is."""
 
-    async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
-        """`rate`: at most so many launches in such a span, with such a burst; None: no launch rate. Runs that wait for
-        a slot are judged again. True when it is new."""
+    async def put_pool(
+        self, name: str, slots: int, rate: tuple[int, Duration, int] | None, borrow: tuple[str, int] | None = None
+    ) -> bool:
+        """`rate`: at most so many launches in such a span, with such a burst; None: no limit. `borrow`: of which pool,
+        and how many slots at most; None: of none. Runs that wait for a slot are judged again. True when it is new."""
 
     async def delete_pool(self, name: str) -> bool:
         """False: there was none. Raises Conflict while a program names it or a run holds a slot of it."""

@@ -130,6 +130,8 @@ class Program(Declared):
 class PoolStatus:
     used: int
     free: int
+    borrowed: int = 0
+    lent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,6 +83,7 @@ class RunFact:
     held: tuple[str, ...]
     slot_held: bool
     pool: str
+    borrower: str | None
     program_id: int
     stop: str | None
     attempts: tuple[AttemptFact, ...]
@@ -126,6 +127,7 @@ class PoolFact:
     name: str
     slots: int
     used: int
+    borrow: tuple[str, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ class History:
     counters: Mapping[str, int]
     pools: tuple[PoolFact, ...]
     most_slots: Mapping[str, int]  # of each pool, the most it ever had
+    most_borrowed: Mapping[str, int]  # of each pool, the most it might ever borrow
     stats: Mapping[int, StatsFact]
     events: tuple[tuple[Instant, str, RunKey | None], ...]
     writes: tuple[tuple[str, int, int], ...]  # in order: ("wrote" or "retired", instance, epoch)
@@ -228,9 +231,11 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         executions=tuple(sim.backend.history),
         counters={key: row.held for key, row in sorted(data.counter.rows.items())},
         pools=tuple(
-            PoolFact(name=row.name, slots=row.slots, used=row.used) for _, row in sorted(data.pool.rows.items())
+            PoolFact(name=row.name, slots=row.slots, used=row.used, borrow=row.borrow)
+            for _, row in sorted(data.pool.rows.items())
         ),
         most_slots=dict(sim.most_slots),
+        most_borrowed=dict(sim.most_borrowed),
         stats={
             number: StatsFact(
                 total_runs=row.total_runs,
@@ -304,6 +309,7 @@ def run_fact(sim: Simulation, key: RunKey) -> RunFact:
         held=row.held,
         slot_held=row.slot_held,
         pool=row.pool,
+        borrower=row.borrower,
         program_id=row.program.id,
         stop=row.stop,
         attempts=tuple(attempts),

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tidegate.control.pausing import pause
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
+from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.admitter import Admitter
 from tidegate.engine.backfiller import Backfiller
 from tidegate.engine.deadlines import Deadlines
@@ -23,6 +25,7 @@ from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.pauser import Pauser
 from tidegate.engine.prober import Prober, ProberSettings
 from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
@@ -217,6 +220,8 @@ class Process:
             ]
             if sim.backfills:
                 parts.append(sim.parts.backfiller(store, fence))
+            if sim.pauses:
+                parts.append(Pauser(store, partial(pause, store), HOUR))
             if sim.probes is not None:
                 parts.append(sim.parts.prober(store, sim.probes, fence, pace.prober))
         if self.role in ("worker", "all"):

@@ -109,6 +109,7 @@ class World:
         self._sim = Simulation(0, rates=None, pace=QUIET, together=True, begin=at)
         self._sim.backend.script = self._script
         self._sim.on_pool = self._pool_used
+        self._sim.pauses = True
         self._sim.start()
         self._started = False
 

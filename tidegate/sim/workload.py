@@ -168,7 +168,8 @@ class People:
 
     async def _pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> None:
         metadata = Metadata(namespace="", name=name, labels={})
-        await pools.put(self.store, Pool(metadata=metadata, slots=slots, rate=rate), who=WHO)
+        borrow = ("default", 1 + slots % 2) if name == "narrow" and self.size.gates else None
+        await pools.put(self.store, Pool(metadata=metadata, slots=slots, rate=rate, borrow=borrow), who=WHO)
 
     async def _program(self, name: str) -> None:
         pool = self.rng.choice((None, None, "narrow"))

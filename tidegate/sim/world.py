@@ -73,6 +73,8 @@ class Simulation:
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.cancels: list[tuple[RunKey, Instant]] = []
         self.published: list[tuple[NewEvent, Receipt]] = []
+        self.pauses = False
+        """Whether schedules pause that say `retry.then: pause`."""
         self.on_pool: Callable[[PoolRow], None] | None = None
         self.probes: Probes | None = None
         """What reads resources; None: nobody does."""
@@ -84,6 +86,7 @@ class Simulation:
         self.faults: list[str] = []
         self.notes = 0
         self.most_slots = {name: pool.slots for name, pool in self.store.data.pool.rows.items()}
+        self.most_borrowed: dict[str, int] = {}
         self.store.data.pool.follow = self._pool_changed
         self.store.data.frozen.follow = self._freeze_changed
         self.store.data.calendar.follow = self._calendar_changed
@@ -138,10 +141,12 @@ class Simulation:
         self.driver.run(self.clock.instant + span)
 
     def _pool_changed(self, old: PoolRow | None, new: PoolRow | None) -> None:
-        """Remember the most slots each pool ever had."""
+        """Remember the most slots each pool ever had, and might ever borrow."""
         for pool in (old, new):
             if pool is not None:
                 self.most_slots[pool.name] = max(self.most_slots.get(pool.name, 0), pool.slots)
+                most = pool.borrow[1] if pool.borrow else 0
+                self.most_borrowed[pool.name] = max(self.most_borrowed.get(pool.name, 0), most)
         if new is not None and self.on_pool is not None:
             self.on_pool(new)
 

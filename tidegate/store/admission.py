@@ -15,7 +15,7 @@ from tidegate.store.arrays import Ints, Texts
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Cursor, Row, Session
-from tidegate.store.facts import facts_of, keep_starts, read_starts
+from tidegate.store.facts import MOST_QUEUED, facts_of, keep_starts, read_starts
 from tidegate.store.holdings import Released, change, finish, split
 from tidegate.store.partitions import day_of
 from tidegate.store.queues import MOST_QUEUES, POOL, Heads, limit_of
@@ -121,11 +121,14 @@ class AdmissionTx(FencedTx):
         frozen = await self.session.send(GATES.frozen)
         gauges = await self._named(GATES.gauges, resources=needs.resources)
         calendars = await self._named(GATES.calendars_named, names=needs.calendars)
-        pools = await self.fetch(Q.lock_pools, names=Texts(sorted(needs.pools)), now=now)
+        names = Texts(sorted(needs.pools))
+        pools = await self.fetch(Q.lock_pools, names=names, now=now)
+        loans = await self.fetch(Q.loans, names=names, most=MOST_QUEUED) if len(pools) > 1 else []
         held = await counters.fetchall()
         return facts_of(
             held,
             pools,
+            loans,
             await frozen.fetchall(),
             await gauges.fetchall() if gauges else (),
             await calendars.fetchall() if calendars else (),
@@ -162,8 +165,8 @@ class AdmissionTx(FencedTx):
         await self._hold([verdict for verdict in verdicts if isinstance(verdict, Hold)], now)
         await self._discard([verdict for verdict in verdicts if isinstance(verdict, Discard)], released, now)
         taken = Counter(key for verdict in admits for key in verdict.take)
-        await change(self, taken, Counter(verdict.program.pool for verdict in admits), sign=1)
-        for pool in {verdict.program.pool for verdict in admits}:
+        await change(self, taken, Counter(verdict.pool for verdict in admits), sign=1)
+        for pool in {verdict.pool for verdict in admits}:
             released.look_at(POOL + pool)
         self._heads.answer(self.instants)
         await released.apply(self, now)
@@ -180,7 +183,8 @@ class AdmissionTx(FencedTx):
             programs=Ints(one.program.id for one in admits),
             program_revs=Ints(one.program.rev for one in admits),
             kinds=Texts(one.program.kind for one in admits),
-            pools=Texts(one.program.pool for one in admits),
+            pools=Texts(one.pool for one in admits),
+            borrowers=Texts(one.program.pool if one.lender else None for one in admits),
             takes=Texts(SEPARATOR.join(one.take) for one in admits),
             arguments=Texts(to_json(one.arguments) for one in admits),
             window_ends=Ints(one.stop_by for one in admits),

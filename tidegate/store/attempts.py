@@ -156,6 +156,17 @@ class AttemptsTx(FencedTx):
                 tally.runs += 1
         await released.apply(self, now)
         await add_stats(self, tallies)
+        await self._ask_pauses([end for key, end in ends.items() if (row := rows.get(key)) is not None and row[8]], now)
+
+    async def _ask_pauses(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
+        """Their runs have ended; some of them used up their attempts, and their schedules are to pause then."""
+        asked = [(one.attempt.run.schedule_id, one.then) for one in ends]
+        pauses = [(schedule, then.reason) for schedule, then in asked if isinstance(then, Finish) and then.pauses]
+        if pauses:
+            await self.session.send(
+                Q.ask_pause, schedules=Ints(one for one, _ in pauses), reasons=Texts(why for _, why in pauses), now=now
+            )
+            self.tell("clock")
 
     async def adopt(self, host: str, kinds: Collection[str], now: Instant, limit: int) -> Sequence[OpenAttempt]:
         rows = await self.fetch(Q.orphans, host=host, kinds=Texts(sorted(kinds)), limit=limit)

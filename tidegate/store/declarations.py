@@ -66,9 +66,14 @@ class DeclarationsTx(Tx):
     async def delete_application(self, namespace: str, name: str) -> bool:
         return await self.session.row(Q.delete_application, namespace=namespace, name=name) is not None
 
-    async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
+    async def put_pool(
+        self, name: str, slots: int, rate: tuple[int, Duration, int] | None, borrow: tuple[str, int] | None = None
+    ) -> bool:
         most, per, burst = rate or (None, None, None)
-        row = await self.session.row(Q.put_pool, name=name, slots=slots, max=most, per=per, burst=burst)
+        of, loan = borrow or (None, None)
+        row = await self.session.row(
+            Q.put_pool, name=name, slots=slots, max=most, per=per, burst=burst, borrow_from=of, borrow_max=loan
+        )
         await wake(self, [POOL + name], await self.now())
         self.tell("ready")
         return bool(row and row[0])

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import cast
 
 from tidegate.domain.calendars import Calendar
-from tidegate.domain.constraints import AdmissionFacts, Gauge, Needs, Starts
+from tidegate.domain.constraints import AdmissionFacts, Gauge, Loan, Needs, Starts
 from tidegate.domain.instants import Duration, Instant
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import decode
@@ -21,6 +21,9 @@ from tidegate.store.sql import load
 
 Q = load("gates")
 ADMISSION = load("admission")
+
+MOST_QUEUED = 1001
+"""So many at most are counted in the queue of a pool of which others borrow: one more than are judged at a time."""
 
 
 @lru_cache(maxsize=1000)
@@ -32,19 +35,22 @@ def decode_calendar(text: str) -> Calendar:
 def facts_of(
     counters: Sequence[Row],
     pools: Sequence[Row],
+    loans: Sequence[Row],
     frozen: Sequence[Row],
     gauges: Sequence[Row],
     calendars: Sequence[Row],
     starts: Mapping[str, Starts],
 ) -> AdmissionFacts:
-    """From rows of `admission.counters`, `lock_pools`, `gates.frozen`, `gauges` and `calendars_named`."""
+    """From rows of `admission.counters`, `lock_pools`, `loans`, `gates.frozen`, `gauges` and `calendars_named`."""
     return AdmissionFacts(
         held={row[0]: row[1] for row in counters if row[1]},
         free={row[0]: row[1] for row in pools},
         slots={row[0]: row[2] for row in pools},
         first={row[0]: row[3] for row in pools if row[3] is not None},
+        loans={row[0]: Loan(lender=row[1], left=row[2]) for row in loans},
+        queued={row[1]: row[3] for row in loans},
         starts=starts,
-        gauges={row[0]: Gauge(value=row[1], at=row[2], error=row[3]) for row in gauges},
+        gauges={row[0]: Gauge(value=row[1], at=row[2], error=row[3], stale_at=row[4]) for row in gauges},
         calendars={row[0]: decode_calendar(row[1]) for row in calendars},
         frozen=frozen[0][2] if frozen else None,
     )
@@ -85,6 +91,7 @@ async def present_facts(session: Session, needs: Needs, now: Instant) -> Admissi
     return facts_of(
         await session.rows(ADMISSION.counters, keys=Texts(sorted(needs.counters))),
         await session.rows(Q.pools_named, names=Texts(sorted(needs.pools)), now=now),
+        await session.rows(ADMISSION.loans, names=Texts(sorted(needs.pools)), most=MOST_QUEUED),
         await session.rows(Q.frozen),
         await session.rows(Q.gauges, resources=Texts(sorted(needs.resources))) if needs.resources else [],
         await session.rows(Q.calendars_named, names=Texts(sorted(needs.calendars))) if needs.calendars else [],

@@ -78,7 +78,14 @@ class GatesReading:
         async with self.parts.database.transaction() as session:
             await check_fence(session, fence)
             tx = Tx(self.parts, session)
-            await session.send(Q.put_gauge, resource=resource, value=gauge.value, at=gauge.at, error=gauge.error)
+            await session.send(
+                Q.put_gauge,
+                resource=resource,
+                value=gauge.value,
+                at=gauge.at,
+                error=gauge.error,
+                stale_at=gauge.stale_at,
+            )
             for queue in await waited_for(session, f"{LOAD}{resource}:"):
                 tx.instants.look(queue, now)
             await tx.instants.write(tx)

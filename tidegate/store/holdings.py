@@ -77,12 +77,21 @@ class Released:
 
     async def apply(self, tx: Tx, now: Instant) -> None:
         """Give back, then wake; and count the runs that ended."""
-        await change(tx, self.counters, self.pools, sign=-1)
+        await change(tx, self.counters, {}, sign=-1)
+        await self._lock_lenders(tx)
+        await change(tx, {}, self.pools, sign=-1)
         await wake(tx, self.looked_at, now)
         if self.unstarted:
             await _forget_starts(tx, self.unstarted, now)
         await tx.instants.write(tx)
         await count_runs(tx, self.ended)
+
+    async def _lock_lenders(self, tx: Tx) -> None:
+        """Whoever is judged against a pool of which others borrow looks at its queue, too: who leaves that queue comes
+        before, and is not seen, or after, and finds those who were held because of him."""
+        pools = {key.removeprefix(POOL) for key in self.looked_at if key.startswith(POOL)}
+        if pools:
+            await tx.session.send(Q.lock_lenders, names=Texts(sorted(pools)), also=Texts(sorted(self.pools)))
 
 
 async def _forget_starts(tx: Tx, runs: Sequence[RunKey], now: Instant) -> None:

@@ -43,7 +43,17 @@ class Reading:
 
     async def pools(self) -> Sequence[PoolRecord]:
         return [
-            PoolRecord(name=row[0], slots=row[1], used=row[2], rate_max=row[3], rate_per=row[4], rate_burst=row[5])
+            PoolRecord(
+                name=row[0],
+                slots=row[1],
+                used=row[2],
+                rate_max=row[3],
+                rate_per=row[4],
+                rate_burst=row[5],
+                borrow=(row[6], row[7]) if row[6] else None,
+                borrowed=row[8],
+                lent=row[9],
+            )
             for row in await self.parts.database.rows(Q.pools)
         ]
 

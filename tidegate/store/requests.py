@@ -30,6 +30,7 @@ from tidegate.store.transactions import Parts, ascending, columns
 from tidegate.store.waiting import make_room
 
 Q = load("runs")
+ATTEMPTS = load("attempts")
 CONTROL = load("control")
 COLLECTING = load("collecting")
 
@@ -48,6 +49,12 @@ class ControlTransaction(BackfillRequests, DatasetsTx, SinksTx, TablesTx, Subscr
 
     async def settle_up(self) -> None:
         await self._released.apply(self, self._at)  # and tells queues
+
+    async def settle_pause(self, schedule: ScheduleId) -> None:
+        await self.session.send(ATTEMPTS.settle_pause, schedule=schedule)
+
+    async def clear_streak(self, schedule: ScheduleId) -> None:
+        await self.session.send(ATTEMPTS.clear_streak, schedule=schedule)
 
     def _give_back(self, gone: list[Row], now: Instant) -> None:
         self._released.finished(gone)

@@ -338,7 +338,8 @@ CREATE TABLE public.gauge (
     resource text NOT NULL,
     value double precision,
     at public.instant NOT NULL,
-    error text DEFAULT ''::text NOT NULL
+    error text DEFAULT ''::text NOT NULL,
+    stale_at public.instant
 );
 CREATE TABLE public.idempotency (
     key text NOT NULL,
@@ -406,6 +407,78 @@ CREATE TABLE public.limit_counter (
     CONSTRAINT limit_counter_held_check CHECK ((held >= 0))
 )
 WITH (fillfactor='50');
+CREATE TABLE public.pool (
+    name text NOT NULL,
+    slots integer NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    rate_max integer,
+    rate_per public.duration,
+    rate_burst integer,
+    tokens double precision DEFAULT 0 NOT NULL,
+    refilled_at public.instant DEFAULT 0 NOT NULL,
+    borrow_from text,
+    borrow_max integer,
+    CONSTRAINT pool_borrow_max_check CHECK ((borrow_max >= 1)),
+    CONSTRAINT pool_check CHECK (((borrow_from IS NULL) = (borrow_max IS NULL))),
+    CONSTRAINT pool_slots_check CHECK ((slots >= 1)),
+    CONSTRAINT pool_used_check CHECK ((used >= 0))
+);
+CREATE TABLE public.run_live (
+    slot bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    ord bigint NOT NULL,
+    state text NOT NULL,
+    ready boolean DEFAULT false NOT NULL,
+    rev integer NOT NULL,
+    program_id bigint NOT NULL,
+    program_rev integer,
+    kind text NOT NULL,
+    pool text NOT NULL,
+    fire_time public.instant,
+    previous_fire public.instant,
+    cause text NOT NULL,
+    caused_by text DEFAULT ''::text NOT NULL,
+    priority smallint NOT NULL,
+    created_at public.instant NOT NULL,
+    wake_at public.instant,
+    wake_key text COLLATE pg_catalog."C",
+    expires_at public.instant,
+    waiting_for jsonb,
+    held text[] DEFAULT '{}'::text[] NOT NULL,
+    slot_held boolean DEFAULT false NOT NULL,
+    ready_at public.instant,
+    started_at public.instant,
+    attempts integer DEFAULT 0 NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    lost integer DEFAULT 0 NOT NULL,
+    stop text,
+    stop_by text DEFAULT ''::text NOT NULL,
+    stop_at public.instant,
+    given jsonb,
+    arguments jsonb,
+    closed boolean DEFAULT false NOT NULL,
+    moved boolean DEFAULT false NOT NULL,
+    rank bigint GENERATED ALWAYS AS (((created_at)::bigint - (priority * (60000000)::bigint))) STORED NOT NULL,
+    wake_limit integer DEFAULT 0 NOT NULL,
+    window_ends public.instant,
+    deadline_at public.instant,
+    deadline_base public.instant,
+    deadline_told text DEFAULT ''::text NOT NULL,
+    borrower text,
+    CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
+    CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
+    CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
+    CONSTRAINT run_live_stop_check CHECK ((stop = ANY (ARRAY['cancel'::text, 'timeout'::text, 'window'::text, 'shutdown'::text])))
+)
+WITH (fillfactor='70');
+CREATE VIEW public.loan AS
+ SELECT name,
+    borrow_from AS lender,
+    GREATEST((borrow_max - ( SELECT count(*) AS count
+           FROM public.run_live r
+          WHERE ((r.borrower = p.name) AND r.slot_held))), (0)::bigint) AS left_over
+   FROM public.pool p
+  WHERE (borrow_from IS NOT NULL);
 CREATE TABLE public.maintenance (
     slot bigint NOT NULL,
     schedule_id bigint NOT NULL,
@@ -445,6 +518,11 @@ CREATE TABLE public.owed (
     day integer NOT NULL,
     snapshot jsonb
 );
+CREATE TABLE public.pausing (
+    schedule_id bigint NOT NULL,
+    at public.instant NOT NULL,
+    reason text NOT NULL
+);
 CREATE TABLE public.policy (
     name text NOT NULL,
     rev integer NOT NULL,
@@ -459,18 +537,15 @@ CREATE TABLE public.policy_revision (
     author text NOT NULL,
     valid_from public.instant NOT NULL
 );
-CREATE TABLE public.pool (
-    name text NOT NULL,
-    slots integer NOT NULL,
-    used integer DEFAULT 0 NOT NULL,
-    rate_max integer,
-    rate_per public.duration,
-    rate_burst integer,
-    tokens double precision DEFAULT 0 NOT NULL,
-    refilled_at public.instant DEFAULT 0 NOT NULL,
-    CONSTRAINT pool_slots_check CHECK ((slots >= 1)),
-    CONSTRAINT pool_used_check CHECK ((used >= 0))
-);
+CREATE VIEW public.pool_room AS
+ SELECT name,
+    (GREATEST((slots - used), 0) + COALESCE(( SELECT LEAST((GREATEST((o.slots - o.used), 0))::bigint, l.left_over) AS "least"
+           FROM (public.loan l
+             JOIN public.pool o ON ((o.name = l.lender)))
+          WHERE ((l.name = p.name) AND (NOT (EXISTS ( SELECT
+                   FROM public.run_live w
+                  WHERE (w.wake_key = ('pool:'::text || o.name))))))), (0)::bigint)) AS room
+   FROM public.pool p;
 CREATE TABLE public.program (
     id bigint NOT NULL,
     namespace text NOT NULL,
@@ -556,53 +631,6 @@ CREATE TABLE public.run (
     CONSTRAINT run_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'timed_out'::text, 'cancelled'::text, 'crashed'::text, 'skipped'::text, 'merged'::text, 'expired'::text, 'superseded'::text, 'missed'::text])))
 )
 PARTITION BY RANGE (slot);
-CREATE TABLE public.run_live (
-    slot bigint NOT NULL,
-    schedule_id bigint NOT NULL,
-    ord bigint NOT NULL,
-    state text NOT NULL,
-    ready boolean DEFAULT false NOT NULL,
-    rev integer NOT NULL,
-    program_id bigint NOT NULL,
-    program_rev integer,
-    kind text NOT NULL,
-    pool text NOT NULL,
-    fire_time public.instant,
-    previous_fire public.instant,
-    cause text NOT NULL,
-    caused_by text DEFAULT ''::text NOT NULL,
-    priority smallint NOT NULL,
-    created_at public.instant NOT NULL,
-    wake_at public.instant,
-    wake_key text COLLATE pg_catalog."C",
-    expires_at public.instant,
-    waiting_for jsonb,
-    held text[] DEFAULT '{}'::text[] NOT NULL,
-    slot_held boolean DEFAULT false NOT NULL,
-    ready_at public.instant,
-    started_at public.instant,
-    attempts integer DEFAULT 0 NOT NULL,
-    failures integer DEFAULT 0 NOT NULL,
-    lost integer DEFAULT 0 NOT NULL,
-    stop text,
-    stop_by text DEFAULT ''::text NOT NULL,
-    stop_at public.instant,
-    given jsonb,
-    arguments jsonb,
-    closed boolean DEFAULT false NOT NULL,
-    moved boolean DEFAULT false NOT NULL,
-    rank bigint GENERATED ALWAYS AS (((created_at)::bigint - (priority * (60000000)::bigint))) STORED NOT NULL,
-    wake_limit integer DEFAULT 0 NOT NULL,
-    window_ends public.instant,
-    deadline_at public.instant,
-    deadline_base public.instant,
-    deadline_told text DEFAULT ''::text NOT NULL,
-    CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
-    CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
-    CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
-    CONSTRAINT run_live_stop_check CHECK ((stop = ANY (ARRAY['cancel'::text, 'timeout'::text, 'window'::text, 'shutdown'::text])))
-)
-WITH (fillfactor='70');
 CREATE TABLE public.schedule (
     id bigint NOT NULL,
     namespace text NOT NULL,
@@ -870,6 +898,8 @@ ALTER TABLE ONLY public.namespace
     ADD CONSTRAINT namespace_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.owed
     ADD CONSTRAINT owed_pkey PRIMARY KEY (schedule_id, dataset);
+ALTER TABLE ONLY public.pausing
+    ADD CONSTRAINT pausing_pkey PRIMARY KEY (schedule_id);
 ALTER TABLE ONLY public.policy
     ADD CONSTRAINT policy_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.policy_revision
@@ -929,6 +959,7 @@ CREATE INDEX maintenance_open ON public.maintenance USING btree (at) WHERE (sett
 CREATE UNIQUE INDEX program_name ON public.program USING btree (namespace, name) WHERE (deleted_at IS NULL);
 CREATE INDEX queue_wake_at ON public.queue_wake USING btree (at, key);
 CREATE INDEX run_asked_for ON ONLY public.run USING btree (schedule_id, fire_time) WHERE (cause = ANY (ARRAY['backfill'::text, 'rerun'::text]));
+CREATE INDEX run_live_borrower ON public.run_live USING btree (borrower) WHERE (borrower IS NOT NULL);
 CREATE INDEX run_live_deadline ON public.run_live USING btree (deadline_at) WHERE (deadline_at IS NOT NULL);
 CREATE INDEX run_live_key ON public.run_live USING btree (wake_key, wake_limit, rank, slot, schedule_id, ord) WHERE (wake_key IS NOT NULL);
 CREATE INDEX run_live_ready ON public.run_live USING btree (rank, slot, schedule_id, ord) WHERE ready;

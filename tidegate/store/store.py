@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tidegate.domain.errors import Refused, Unavailable
-from tidegate.domain.ids import AttemptKey, Fence
+from tidegate.domain.ids import AttemptKey, Fence, ScheduleId
 from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
+from tidegate.ports.pausing import Pausing
 from tidegate.store import admission, clocks, deadlines, resync
 from tidegate.store.admission import AdmissionTx
 from tidegate.store.arrays import Ints, Texts
@@ -105,6 +106,10 @@ class PostgresStore(
                 yield tx
                 await tx.verify()
         await self._wake_overlooked(tx)
+
+    async def asked_to_pause(self) -> Sequence[Pausing]:
+        rows = await self.parts.database.rows(ATTEMPTS.asked_to_pause)
+        return [Pausing(schedule=ScheduleId(row[0]), namespace=row[1], name=row[2], reason=row[3]) for row in rows]
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[ControlTransaction]:

@@ -1,4 +1,4 @@
-"""Concurrency limits and slots hold at every moment, by what the backend saw.
+"""Concurrency limits, slots and what pools may borrow hold at every moment, by what the backend saw.
 
 Limits that were edited count with the greatest value they ever had. A limit per program is only looked at where every
 schedule of the program declares one, since a schedule without it may add runs; so is one per group.
@@ -24,11 +24,16 @@ def check(history: History) -> Iterator[Violation]:
     by_schedule: dict[int, list[Span]] = {}
     by_program: dict[int, list[Span]] = {}
     by_pool: dict[str, list[Span]] = {}
+    by_borrower: dict[str, list[Span]] = {}
+    slots = {(one.run, one.attempts + 1): one for one in history.decisions if one.what == "admit"}
     for one in history.executions:
         span = (one.started_at, until(one, ends, history.end))
         by_schedule.setdefault(one.attempt.run.schedule_id, []).append(span)
         by_program.setdefault(one.program_id, []).append(span)
-        by_pool.setdefault(one.pool, []).append(span)
+        slot = slots[one.attempt.run, one.attempt.number]
+        by_pool.setdefault(slot.pool, []).append(span)
+        if slot.borrower is not None:
+            by_borrower.setdefault(slot.borrower, []).append(span)
     programs: dict[int, list[int | None]] = {}
     for schedule in history.schedules:
         limit = _limit(schedule, "schedule")
@@ -42,6 +47,8 @@ def check(history: History) -> Iterator[Violation]:
     yield from _groups(history, ends)
     for pool, spans in by_pool.items():
         yield from _passed(f"pool {pool}", spans, history.most_slots.get(pool, 0))
+    for pool, spans in by_borrower.items():
+        yield from _passed(f"what pool {pool} borrows", spans, history.most_borrowed.get(pool, 0))
 
 
 def _groups(history: History, ends: dict[AttemptKey, Instant]) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from tidegate.domain.instants import MINUTE
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish
-from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
+from tidegate.sim.history import History, PoolFact, RunFact, ScheduleFact, Violation, when
 from tidegate.sim.laws.no_attempt_unaccounted import IN_FLIGHT
 
 LAW = "nothing_stuck"
@@ -77,7 +77,9 @@ def _why_queued(history: History, mode: Mode, run: RunFact, key: str, now: int) 
     match kind:
         case "pool":
             pool = next((one for one in history.pools if f"pool:{one.name}" == key), None)
-            return "its pool has a free slot" if pool is not None and pool.used < pool.slots else None
+            if pool is not None and pool.used < pool.slots:
+                return "its pool has a free slot"
+            return "its pool may borrow a slot" if pool is not None and _may_borrow(history, pool) else None
         case "freeze":
             return None if history.freezes and history.freezes[-1][1] else "nothing is frozen"
         case "resume":
@@ -94,6 +96,17 @@ def _why_queued(history: History, mode: Mode, run: RunFact, key: str, now: int) 
         case _:
             held, limit = history.counters.get(key, 0), run.wake_limit
             return None if limit is not None and held >= limit else f"{key} is at {held} of {limit}"
+
+
+def _may_borrow(history: History, pool: PoolFact) -> bool:
+    """Whether another pool has a slot for it that nobody there waits for."""
+    if pool.borrow is None:
+        return False
+    name, most = pool.borrow
+    lender = next((one for one in history.pools if one.name == name), None)
+    has = sum(run.borrower == pool.name and run.slot_held for run in history.runs)
+    waits = any(run.state is State.WAITING and run.wake_key == f"pool:{name}" for run in history.runs)
+    return lender is not None and lender.used < lender.slots and has < most and not waits
 
 
 def _why_unread(history: History, key: str, now: int) -> str | None:

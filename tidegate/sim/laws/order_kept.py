@@ -2,7 +2,8 @@
 
 A rank is when a run was made less a minute for each point of its priority: one that came more than (100 - priority)
 minutes after another never goes before it where both wait for the same pool. Who is judged at that very moment is
-allowed for: the run that waits must not have been looked at around it.
+allowed for: the run that waits must not have been looked at around it. Whoever borrows a slot comes after all who wait
+for it in the queue of its own pool.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tidegate.sim.history import History, RunFact, Violation, when
 
 LAW = "order_kept"
 CROSSING = 30 * SECOND
+LAST = 1 << 62
 
 
 def check(history: History) -> Iterator[Violation]:
@@ -32,7 +34,8 @@ def check(history: History) -> Iterator[Violation]:
             pool, since = last.pop(one.run)
             waits.append((pool, _rank(run), one.run, since, one.now))
         if one.what == "admit":
-            admitted.setdefault(run.pool, []).append((one.now, _rank(run), one.run))
+            last_of_all = one.borrower is not None
+            admitted.setdefault(one.pool, []).append((one.now, LAST if last_of_all else _rank(run), one.run))
         elif one.wake_key is not None and one.wake_key.startswith("pool:"):
             last[one.run] = (one.wake_key.removeprefix("pool:"), one.now)
     for key, (pool, since) in last.items():

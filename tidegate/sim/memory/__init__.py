@@ -12,6 +12,7 @@ from tidegate.domain.ids import AttemptKey, Fence
 from tidegate.domain.instants import Instant
 from tidegate.domain.pools import built_in
 from tidegate.ports.engine import OpenAttempt
+from tidegate.ports.pausing import Pausing
 from tidegate.sim.memory.admission import AdmitterTransaction
 from tidegate.sim.memory.backfills import BackfillReading, BackfillTransaction
 from tidegate.sim.memory.data import Data
@@ -106,6 +107,19 @@ class MemoryStore(
             return []
         mine = data.open_of.get(fence.instance_id, {})
         return [self._open(key) for key in sorted(mine) if key.run in data.stops]
+
+    async def asked_to_pause(self) -> Sequence[Pausing]:
+        data = self.data
+        rows = [(data.schedule.rows[number], reason) for number, reason in sorted(data.pausing.rows.items())]
+        return [
+            Pausing(
+                schedule=row.id,
+                namespace=row.name.partition("/")[0],
+                name=row.name.partition("/")[2],
+                reason=reason,
+            )
+            for row, reason in rows
+        ]
 
     def _open(self, key: AttemptKey) -> OpenAttempt:
         return open_attempt(self.data, self.data.run.rows[key.run], self.data.attempt.rows[key])

@@ -16,6 +16,7 @@ from tidegate.domain.triggers import AfterFinish, collects
 from tidegate.domain.waiting import policy_under
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction
+from tidegate.sim.memory.loans import loans_of, queued_of
 from tidegate.sim.memory.queues import POOL, heads, is_counter
 from tidegate.sim.memory.rows import DecisionRow, RunRow
 from tidegate.sim.memory.time import program_of
@@ -111,7 +112,8 @@ class AdmitterTransaction(EngineTransaction):
         self.check()
         data = self.data
         await self.lock_all("counter", needs.counters)
-        await self.lock_all("pool", needs.pools)
+        rows = [self.get(data.pool, name) for name in needs.pools]
+        await self.lock_all("pool", {*needs.pools, *(row.borrow[0] for row in rows if row is not None and row.borrow)})
         await self.share(data.frozen, "")
         for name in sorted(needs.calendars):
             await self.share(data.calendar, name)
@@ -119,6 +121,8 @@ class AdmitterTransaction(EngineTransaction):
         for counter, (_, back) in needs.starts.items():
             self.keep_starts(counter, back, now)
         facts = read_facts(self.get, data, needs, now)
+        loans = loans_of(needs.pools, data, self.get, self.own[data.run.number] or {})
+        facts = replace(facts, loans=loans, queued=queued_of(loans, lambda key: len(self.queue_of(key))))
         self.released.update({f"{POOL}{name}": None for name in facts.free})
         starts = {key: self.read_starts(key, many, back, now) for key, (many, back) in needs.starts.items()}
         return replace(facts, starts=starts)
@@ -172,7 +176,8 @@ class AdmitterTransaction(EngineTransaction):
         if verdict.take:
             run.held = run.held + verdict.take
             self.admitted(run, verdict.take)
-        run.pool = verdict.program.pool
+        run.pool = verdict.pool
+        run.borrower = verdict.program.pool if verdict.lender else None
         pool = self.get(data.pool, run.pool)
         if pool is not None:
             self.edit(data.pool, pool.name).used += 1
@@ -207,6 +212,8 @@ class AdmitterTransaction(EngineTransaction):
                 late=run.expires_at is not None and run.expires_at <= now,
                 attempts=run.attempts,
                 counters=verdict.take if isinstance(verdict, Admit) else (),
+                pool=verdict.pool if isinstance(verdict, Admit) else "",
+                borrower=verdict.program.pool if isinstance(verdict, Admit) and verdict.lender else None,
             ),
         )
 
@@ -218,6 +225,8 @@ def read_facts(get: Callable[[Any, Any], Any], data: Data, needs: Needs, now: In
     """Everything but starts, as `get` sees it."""
     counters = {key: row.held for key in sorted(needs.counters) if (row := get(data.counter, key)) is not None}
     pools = {name: row for name in sorted(needs.pools) if (row := get(data.pool, name)) is not None}
+    lenders = sorted({row.borrow[0] for row in pools.values() if row.borrow})
+    pools |= {name: row for name in lenders if (row := get(data.pool, name)) is not None}
     calendars = {name: row.calendar for name in needs.calendars if (row := get(data.calendar, name)) is not None}
     frozen = get(data.frozen, "")
     first = {name: _first(get, data, f"{POOL}{name}", now) for name in pools}

@@ -81,6 +81,7 @@ class Data(Database):
         self.frozen: Table[str, Freeze] = self.table("freeze")  # one row, under ""
         self.gauge: Table[str, GaugeRow] = self.table("gauge")
         self.stats: Table[int, StatsRow] = self.table("schedule_stats")
+        self.pausing: Table[int, str] = self.table("pausing")  # schedule -> why
         self.idempotency: Table[str, Answer] = self.table("idempotency")
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
         self.sink: Table[str, SinkRecord] = self.table("sink")

@@ -69,7 +69,9 @@ class Declarations(GatesTransaction):
             self.delete(self.data.application, (namespace, name))
         return there
 
-    async def put_pool(self, name: str, slots: int, rate: tuple[int, Duration, int] | None) -> bool:
+    async def put_pool(
+        self, name: str, slots: int, rate: tuple[int, Duration, int] | None, borrow: tuple[str, int] | None = None
+    ) -> bool:
         self.check()
         await self.lock(self.data.pool, name)
         new = self.get(self.data.pool, name) is None
@@ -77,7 +79,7 @@ class Declarations(GatesTransaction):
             self.put(self.data.pool, name, PoolRow(name, slots))
         pool = self.edit(self.data.pool, name) if not new else self.get(self.data.pool, name)
         assert pool is not None
-        pool.slots = slots
+        pool.slots, pool.borrow = slots, borrow
         if rate is None:
             pool.rate_max = pool.rate_per = pool.rate_burst = None
         else:

@@ -17,6 +17,7 @@ from tidegate.domain.trees import tree_of
 from tidegate.domain.triggers import AfterFinish, Elapsed, Since, collects
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.event_rows import DeadlineRow, Place
+from tidegate.sim.memory.loans import room
 from tidegate.sim.memory.queues import POOL, QueueTransaction, is_counter
 from tidegate.sim.memory.rows import CounterRow, RunRow, StatsRow
 
@@ -168,7 +169,9 @@ class RunTransaction(QueueTransaction):
 
         Runs locked by others are being judged at this moment, and will lock the counters after us.
         """
-        for key in self.released:
+        lent = {key.removeprefix(POOL) for key in self.released if key.startswith(POOL)}
+        borrowers = [name for name, row in self.data.pool.rows.items() if row.borrow and row.borrow[0] in lent]
+        for key in [*self.released, *(POOL + name for name in sorted(borrowers) if name not in lent)]:
             if key not in self.data.queues and key not in self.queued:
                 continue
             if key.startswith(POOL):
@@ -178,10 +181,10 @@ class RunTransaction(QueueTransaction):
         self.released = {}
 
     def _wake_pool(self, key: str, now: Instant) -> None:
-        pool = self.get(self.data.pool, key.removeprefix(POOL))
-        free = 0 if pool is None else pool.slots - pool.used
+        own = self.own[self.data.run.number] or {}
+        free = room(key.removeprefix(POOL), self.data, self.get, own, lambda other: len(self.queue_of(other)))
         if free > 0:
-            for run in self._queue(key):
+            for run in self.queue_of(key):
                 free -= self._wake(run, now)
                 if free <= 0:
                     break
@@ -189,7 +192,7 @@ class RunTransaction(QueueTransaction):
     def _wake_counter(self, key: str, now: Instant) -> None:
         row = self.get(self.data.counter, key)
         held = row.held if row else 0
-        for run in self._queue(key):
+        for run in self.queue_of(key):
             waiting = self.get(self.data.run, run)
             limit = None if waiting is None else waiting.wake_limit
             if limit is None or held < limit:
@@ -198,7 +201,7 @@ class RunTransaction(QueueTransaction):
             elif key.startswith("s"):
                 break  # one schedule, one limit: nobody behind may pass either
 
-    def _queue(self, key: str) -> list[RunKey]:
+    def queue_of(self, key: str) -> list[RunKey]:
         """Waiting runs under a key as this transaction sees them, in their order."""
         queue = self.data.queues.get(key)
         found = list(queue.keys) if queue is not None else []

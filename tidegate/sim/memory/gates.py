@@ -16,6 +16,7 @@ from tidegate.ports.control import Freeze
 from tidegate.sim.memory.admission import read_facts
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction
+from tidegate.sim.memory.loans import loans_of, queued_of
 from tidegate.sim.memory.queues import starts_now
 from tidegate.sim.memory.rows import CalendarRow, GaugeRow, RunRow, Written
 from tidegate.sim.memory.waiting import WaitingTransaction
@@ -126,7 +127,9 @@ class GatesReading:
     async def admission_facts(self, needs: Needs) -> AdmissionFacts:
         now = self.time()
         facts = read_facts(lambda table, key: table.rows.get(key), self.data, needs, now)
-        return replace(facts, starts=starts_now(self.data, needs.starts, now))
+        loans = loans_of(needs.pools, self.data, lambda table, key: table.rows.get(key), {})
+        queued = queued_of(loans, lambda key: len(self.data.queues.get(key, ())))
+        return replace(facts, loans=loans, queued=queued, starts=starts_now(self.data, needs.starts, now))
 
     async def awaited(self) -> Sequence[str]:
         found = {key.removeprefix(LOAD).rpartition(":")[0] for key in self.data.queues if key.startswith(LOAD)}

@@ -25,6 +25,7 @@ from tidegate.ports.control import (
 )
 from tidegate.ports.engine import Instance
 from tidegate.sim.memory.data import Data
+from tidegate.sim.memory.loans import borrowed
 from tidegate.sim.memory.membership import as_instance
 from tidegate.sim.memory.rows import Answer, AttemptRow, ClockRow, ProgramRow, RunRow, ScheduleRow, StretchRow
 
@@ -45,6 +46,7 @@ class Reading:
         return [(ns, name, row.document) for (ns, name), row in rows if namespace in (None, ns)]
 
     async def pools(self) -> Sequence[PoolRecord]:
+        runs = [self.data.run.rows[key] for key in self.data.live]
         return [
             PoolRecord(
                 name=row.name,
@@ -53,6 +55,9 @@ class Reading:
                 rate_max=row.rate_max,
                 rate_per=row.rate_per,
                 rate_burst=row.rate_burst,
+                borrow=row.borrow,
+                borrowed=borrowed(row.name, self.data, {}) if row.borrow else 0,
+                lent=sum(one.slot_held and one.borrower is not None and one.pool == row.name for one in runs),
             )
             for _, row in sorted(self.data.pool.rows.items())
         ]

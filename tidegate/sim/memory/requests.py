@@ -39,6 +39,17 @@ class ControlTransaction(
         super().__init__(data)
         self.time = time
 
+    async def settle_pause(self, schedule: ScheduleId) -> None:
+        self.check()
+        await self.lock(self.data.pausing, schedule)
+        if self.get(self.data.pausing, schedule) is not None:
+            self.delete(self.data.pausing, schedule)
+
+    async def clear_streak(self, schedule: ScheduleId) -> None:
+        self.check()
+        stats = await self.stats_of(schedule)
+        stats.consecutive_failures = stats.consecutive_crashes = 0
+
     async def __aenter__(self) -> ControlTransaction:
         return self
 

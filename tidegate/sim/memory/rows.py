@@ -64,6 +64,7 @@ class PoolRow:
     rate_burst: int | None = None
     tokens: float = 0.0
     refilled_at: Instant = 0
+    borrow: tuple[str, int] | None = None  # of which pool, and how many slots at most
 
     def refill(self, now: Instant) -> None:
         """Add the tokens that have come since the last look, never above the burst."""
@@ -169,6 +170,7 @@ class RunRow:
     inputs: Mapping[str, JsonObject] | None = None
     """None: its input is not closed yet, or it has none."""
     input_rev: int | None = None  # newest when its input was closed; a retry may be of a newer one
+    borrower: str | None = None  # whose run it is that has a slot of `pool`; None: one of its own
     moved: bool = False
     """What is owed was moved when its input was closed."""
 
@@ -267,6 +269,8 @@ class DecisionRow(NamedTuple):
     late: bool = False
     attempts: int = 0
     counters: tuple[str, ...] = ()
+    pool: str = ""  # whose slot it took
+    borrower: str | None = None  # which pool borrowed that
 
 
 @dataclass(eq=False)

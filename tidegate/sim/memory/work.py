@@ -130,6 +130,12 @@ class WorkerTransaction(EngineTransaction):
         await self.lock_all("stats", [run.key.schedule_id for _, run in still_open])
         for end, run in still_open:
             self._close(end, self.edit(data.run, run.key), now)
+        pauses = [end for end, _ in still_open if isinstance(end.then, Finish) and end.then.pauses]
+        await self.lock_all("pausing", [end.attempt.run.schedule_id for end in pauses])
+        for end in pauses:
+            if isinstance(end.then, Finish) and self.get(data.pausing, end.attempt.run.schedule_id) is None:
+                self.put(data.pausing, end.attempt.run.schedule_id, end.then.reason)
+                self.topics["clock"] = None
         self.wake_released(now)
 
     def _close(self, end: AttemptEnd, run: RunRow, now: Instant) -> None:

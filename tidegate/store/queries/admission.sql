@@ -70,22 +70,37 @@ ON CONFLICT (key) DO UPDATE SET held = excluded.held WHERE false;
 -- counters: what is held, and how long starts are kept
 SELECT key, held, keeps FROM limit_counter WHERE key = ANY(%(keys)s);
 
--- lock_pools: pools as `pools_named` tells them, locked in ascending order
+-- lock_pools: pools, and those of which they may borrow, as `pools_named` tells them, locked in ascending order
 SELECT name, slots - used, slots,
        (SELECT rank FROM run_live w
         WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0 AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
         ORDER BY rank, slot, schedule_id, ord LIMIT 1)
-FROM pool p WHERE name = ANY(%(names)s) ORDER BY name FOR NO KEY UPDATE;
+FROM pool p
+WHERE name = ANY(%(names)s) OR name IN (SELECT borrow_from FROM pool WHERE name = ANY(%(names)s))
+ORDER BY name FOR NO KEY UPDATE;
+
+-- loans: what pools may borrow, of which other, and how many at most (%(most)s are counted) wait in that one's queue. To
+-- be asked when both are locked
+SELECT l.name, l.lender, l.left_over,
+       (SELECT count(*) FROM (SELECT FROM run_live w WHERE w.wake_key = 'pool:' || l.lender LIMIT %(most)s) q)
+FROM loan l WHERE l.name = ANY(%(names)s);
+
+-- lock_lenders: those of these pools of which others borrow, and %(also)s, locked in ascending order
+SELECT name FROM pool p
+WHERE name = ANY(%(also)s)
+   OR name = ANY(%(names)s) AND EXISTS (SELECT FROM pool b WHERE b.borrow_from = p.name)
+ORDER BY name FOR NO KEY UPDATE;
 
 -- admit: runs become ready, pinned, with what they took
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(revs)s, %(programs)s, %(program_revs)s, %(kinds)s,
-                         %(pools)s, %(takes)s, %(arguments)s, %(window_ends)s)
-                  AS d(slot, schedule_id, ord, rev, program_id, program_rev, kind, pool, take, arguments, window_ends)
+                         %(pools)s, %(borrowers)s, %(takes)s, %(arguments)s, %(window_ends)s)
+                  AS d(slot, schedule_id, ord, rev, program_id, program_rev, kind, pool, borrower, take, arguments,
+                       window_ends)
 ), admitted AS (
     UPDATE run_live l
     SET state = 'ready', ready = true, rev = coalesce(d.rev, l.rev), program_id = d.program_id, program_rev = d.program_rev,
-        kind = d.kind, pool = d.pool, wake_at = NULL, wake_key = NULL, expires_at = NULL, waiting_for = NULL,
+        kind = d.kind, pool = d.pool, borrower = d.borrower, wake_at = NULL, wake_key = NULL, expires_at = NULL, waiting_for = NULL,
         held = l.held || string_to_array(d.take, E'\x1f'), slot_held = true, ready_at = %(now)s,
         arguments = d.arguments::jsonb, window_ends = d.window_ends
     FROM d
@@ -151,12 +166,13 @@ RETURNING l.wake_key;
 
 -- overlooked: keys with room under which somebody waits and nobody was woken, since somebody else had the run locked
 SELECT k.key
-FROM unnest(%(keys)s) AS k(key)
+FROM (SELECT unnest(%(keys)s)
+      UNION SELECT 'pool:' || name FROM pool WHERE 'pool:' || borrow_from = ANY(%(keys)s)) AS k(key)
 LEFT JOIN limit_counter h ON h.key = k.key
-LEFT JOIN pool p ON 'pool:' || p.name = k.key
+LEFT JOIN pool_room p ON 'pool:' || p.name = k.key
 WHERE NOT EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_at <= %(now)s)
   AND CASE WHEN p.name IS NOT NULL
-           THEN p.used < p.slots AND EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key)
+           THEN p.room > 0 AND EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key)
            ELSE EXISTS (SELECT FROM run_live l WHERE l.wake_key = k.key AND l.wake_limit > coalesce(h.held, 0))
       END;
 
@@ -171,19 +187,19 @@ FROM (
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord AND l.state = 'waiting'
   AND (l.wake_at IS NULL OR l.wake_at > %(now)s);
 
--- wake_pools: per pool with free slots, the first runs that wait for it, no more than there are slots
+-- wake_pools: per pool with room, and per pool that borrows of these, the first runs that wait for it, no more than may go
 WITH found AS MATERIALIZED (
     SELECT w.slot, w.schedule_id, w.ord
-    FROM unnest(%(names)s) AS k(name)
-    JOIN pool p ON p.name = k.name AND p.used < p.slots
+    FROM pool_room p
     CROSS JOIN LATERAL (
         SELECT slot, schedule_id, ord, wake_at FROM run_live w
         WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0
         ORDER BY rank, slot, schedule_id, ord
-        LIMIT p.slots - p.used
+        LIMIT p.room
         FOR UPDATE SKIP LOCKED
     ) w
-    WHERE w.wake_at IS NULL OR w.wake_at > %(now)s
+    WHERE p.room > 0 AND (p.name = ANY(%(names)s) OR p.name IN (SELECT name FROM pool WHERE borrow_from = ANY(%(names)s)))
+      AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
 )
 UPDATE run_live l SET wake_at = %(now)s FROM found f
 WHERE l.schedule_id = f.schedule_id AND l.slot = f.slot AND l.ord = f.ord

@@ -218,3 +218,19 @@ FROM d WHERE s.schedule_id = d.schedule_id;
 -- count_runs: runs that ended between attempts
 UPDATE schedule_stats s SET total_runs = s.total_runs + d.n
 FROM unnest(%(schedules)s, %(counts)s) AS d(schedule_id, n) WHERE s.schedule_id = d.schedule_id;
+
+-- ask_pause: these schedules are to pause
+INSERT INTO pausing (schedule_id, at, reason)
+SELECT DISTINCT ON (d.schedule_id) d.schedule_id, %(now)s, d.reason FROM unnest(%(schedules)s, %(reasons)s) AS d(schedule_id, reason)
+ORDER BY d.schedule_id
+ON CONFLICT DO NOTHING;
+
+-- asked_to_pause: schedules that are to pause
+SELECT p.schedule_id, s.namespace, s.name, p.reason FROM pausing p JOIN schedule s ON s.id = p.schedule_id
+ORDER BY p.schedule_id;
+
+-- settle_pause: that was seen to
+DELETE FROM pausing WHERE schedule_id = %(schedule)s;
+
+-- clear_streak: failures in a row are counted anew
+UPDATE schedule_stats SET consecutive_failures = 0, consecutive_crashes = 0 WHERE schedule_id = %(schedule)s;

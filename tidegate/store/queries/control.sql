@@ -36,11 +36,13 @@ DELETE FROM application WHERE namespace = %(namespace)s AND name = %(name)s RETU
 SELECT namespace, name, document FROM application
 WHERE %(namespace)s::text IS NULL OR namespace = %(namespace)s::text ORDER BY namespace, name;
 
--- put_pool: a pool's slots and launch rate; whether it is new. A new rate begins with a full bucket
-INSERT INTO pool AS p (name, slots, rate_max, rate_per, rate_burst, tokens)
-VALUES (%(name)s, %(slots)s, %(max)s::bigint, %(per)s::bigint, %(burst)s::bigint, coalesce(%(burst)s::bigint, 0))
+-- put_pool: a pool's slots, launch rate and what it borrows; whether it is new. A new rate begins with a full bucket
+INSERT INTO pool AS p (name, slots, rate_max, rate_per, rate_burst, tokens, borrow_from, borrow_max)
+VALUES (%(name)s, %(slots)s, %(max)s::bigint, %(per)s::bigint, %(burst)s::bigint, coalesce(%(burst)s::bigint, 0),
+        %(borrow_from)s, %(borrow_max)s)
 ON CONFLICT (name) DO UPDATE
-SET slots = excluded.slots, rate_max = excluded.rate_max, rate_per = excluded.rate_per,
+SET slots = excluded.slots, borrow_from = excluded.borrow_from, borrow_max = excluded.borrow_max,
+    rate_max = excluded.rate_max, rate_per = excluded.rate_per,
     rate_burst = excluded.rate_burst,
     tokens = CASE WHEN p.rate_max IS NULL THEN excluded.tokens ELSE least(p.tokens, excluded.tokens) END
 RETURNING xmax = 0;
@@ -52,7 +54,10 @@ DELETE FROM pool WHERE name = %(name)s;
 SELECT used FROM pool WHERE name = %(name)s FOR UPDATE;
 
 -- pools: every pool
-SELECT name, slots, used, rate_max, rate_per, rate_burst FROM pool ORDER BY name;
+SELECT name, slots, used, rate_max, rate_per, rate_burst, borrow_from, borrow_max,
+       (SELECT count(*) FROM run_live r WHERE r.borrower = p.name AND r.slot_held),
+       (SELECT count(*) FROM run_live r WHERE r.borrower IS NOT NULL AND r.pool = p.name AND r.slot_held)
+FROM pool p ORDER BY name;
 
 -- newest_programs: every living program's newest spec
 SELECT p.id, p.rev, p.namespace, p.name, r.spec

@@ -30,18 +30,20 @@ SELECT name, spec, document FROM calendar ORDER BY name;
 SELECT name, spec FROM calendar WHERE name = ANY(%(names)s);
 
 -- gauges: the last readings of resources
-SELECT resource, value, at, error FROM gauge WHERE resource = ANY(%(resources)s);
+SELECT resource, value, at, error, stale_at FROM gauge WHERE resource = ANY(%(resources)s);
 
 -- put_gauge: a reading
-INSERT INTO gauge (resource, value, at, error) VALUES (%(resource)s, %(value)s, %(at)s, %(error)s)
-ON CONFLICT (resource) DO UPDATE SET value = excluded.value, at = excluded.at, error = excluded.error;
+INSERT INTO gauge (resource, value, at, error, stale_at)
+VALUES (%(resource)s, %(value)s, %(at)s, %(error)s, %(stale_at)s)
+ON CONFLICT (resource) DO UPDATE
+SET value = excluded.value, at = excluded.at, error = excluded.error, stale_at = excluded.stale_at;
 
 -- pools_named: some pools with their free slots, all of them, and the rank of the first who sleeps in their queues
 SELECT name, slots - used, slots,
        (SELECT rank FROM run_live w
         WHERE w.wake_key = 'pool:' || p.name AND w.wake_limit = 0 AND (w.wake_at IS NULL OR w.wake_at > %(now)s)
         ORDER BY rank, slot, schedule_id, ord LIMIT 1)
-FROM pool p WHERE name = ANY(%(names)s);
+FROM pool p WHERE name = ANY(%(names)s) OR name IN (SELECT borrow_from FROM pool WHERE name = ANY(%(names)s));
 
 -- keep: starts under a counter are kept that long from now on
 UPDATE limit_counter SET keeps = %(back)s WHERE key = %(key)s AND (keeps IS NULL OR keeps < %(back)s);

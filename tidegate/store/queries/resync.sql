@@ -61,12 +61,12 @@ WITH queue AS MATERIALIZED (
     FROM queue q
     LEFT JOIN queue_wake w ON w.key = q.key
     LEFT JOIN limit_counter h ON q.wake_limit > 0 AND h.key = q.key
-    LEFT JOIN pool p ON 'pool:' || p.name = q.key
+    LEFT JOIN pool_room p ON 'pool:' || p.name = q.key
     LEFT JOIN calendar k ON 'calendar:' || k.name = q.key
     LEFT JOIN clock c ON c.schedule_id = CASE WHEN q.key LIKE 'resume:%%' THEN substr(q.key, 8)::bigint END
     WHERE w.at IS NULL
       AND CASE WHEN q.wake_limit > 0 THEN coalesce(h.held, 0) < q.wake_limit
-               WHEN q.key LIKE 'pool:%%' THEN coalesce(p.used < p.slots, true)
+               WHEN q.key LIKE 'pool:%%' THEN coalesce(p.room > 0, true)
                WHEN q.key LIKE 'load:%%' THEN false
                WHEN q.key LIKE 'calendar:%%' THEN k.name IS NOT NULL
                WHEN q.key = 'freeze' THEN NOT EXISTS (SELECT FROM frozen)
