@@ -3,8 +3,8 @@
     python -m tidegate.pipeline.assess
 
 The scheduler asks a helper (`pipeline.helper`) for this when more tables are to be measured than it does by itself.
-What was read of a manifest is remembered by whoever read it, and Spark keeps its Python workers; a table goes to the
-same task as last time as long as the tables are the same many, so the next time only what is new is read.
+What was read of manifests is remembered in the scheduler's process, where the few tables that changed are measured; a
+job's workers remember it as long as Spark keeps them, which nobody should count on.
 """
 
 from __future__ import annotations
