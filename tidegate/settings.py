@@ -29,7 +29,7 @@ from tidegate.ports.probing import PROBE_KEYS, ProbeSpec
 
 PREFIX = "TIDEGATE_"
 FILE = "tidegate.toml"
-Kind: TypeAlias = Literal["pyspark", "spark_sql", "python", "command", "spark_submit", "http"]
+Kind: TypeAlias = Literal["pyspark", "spark_sql", "python", "command", "spark_submit", "http", "maintenance"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -225,6 +225,9 @@ class LakeSettings(Section):
     spark_above: int = Field(
         default=200, ge=1, description="when more tables than this changed at once, a Spark job reads them"
     )
+    measure: Span = Field(default=10 * SECOND, description="how often to look which tables of a policy have changed")
+    measure_rest: Span = Field(default=30 * SECOND, description="least span between two measurements of one table")
+    maintain: Span = Field(default=5 * SECOND, description="how often it is decided what maintenance is to run")
     catalogs: Annotated[dict[str, dict[str, str]], BeforeValidator(_catalogs)] = Field(
         default_factory=dict,
         description="further Iceberg catalogs, `[lake.catalogs.NAME]`: `type` is `rest` (with its `uri`) or `jdbc` "

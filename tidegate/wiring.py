@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from tidegate.control.pausing import pause
 from tidegate.documents import plugged
@@ -48,9 +48,6 @@ from tidegate.engine.reporter import Reporter
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import SecondHand, Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
-from tidegate.engine.watcher import Watcher, WatcherSettings
-from tidegate.lake.catalogs import open_catalog
-from tidegate.lake.readers import ByNumber, LocalReader
 from tidegate.launchers.http import HttpLauncher
 from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.outbox import FileOutbox
@@ -59,11 +56,8 @@ from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.python_pool import PythonPoolLauncher
 from tidegate.launchers.spark import SparkLauncher
 from tidegate.launchers.submit import SubmitLauncher
-from tidegate.pipeline.watch import SparkReader
 from tidegate.ports.control import ControlStore
-from tidegate.ports.lake import CatalogSpec
 from tidegate.ports.launching import Launcher, Logs, StopHow
-from tidegate.ports.spark import DriverSpec, SparkSettings
 from tidegate.settings import Settings
 from tidegate.sinks.opening import SinkOpener
 from tidegate.store import home as homes
@@ -71,6 +65,7 @@ from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, running_url
 from tidegate.store.home import HomeLock
 from tidegate.store.store import PostgresStore
+from tidegate.wiring_lake import caretakers, catalog_url, spark_settings, watchers
 
 __all__ = [
     "EmbeddedServer",
@@ -249,43 +244,14 @@ async def _schedule(settings: Settings, stop: asyncio.Event) -> None:
             membership(one, settings),
         ]
         async with AsyncExitStack() as stack:
-            parts += watchers(one, settings, stack)
+            parts += watchers(store, fence, settings, stack)
+            parts += caretakers(store, fence, settings, stack)
             opener = SinkOpener(settings.database.url)
             relay = Relay(store, opener, fence)
             stack.push_async_callback(relay.close)
             loop = loop_of(one, [*parts, relay], settings)
             opener.on_change = lambda: loop.wake(Topic.BACKEND)
             await _run(loop, stop)
-
-
-def watchers(one: Member, settings: Settings, stack: AsyncExitStack) -> list[Part]:
-    """A watcher for each catalog. They share what reads many tables at once, a Spark session of their own."""
-    url, spark = settings.database.url, spark_settings(settings)
-    spec = DriverSpec(home=str(settings.home), catalog_url=catalog_url(url), settings=spark)
-    reader = ByNumber(LocalReader(), SparkReader(spec), settings.lake.spark_above)
-    stack.push_async_callback(reader.close)
-    found: list[Part] = []
-    for each in catalogs_of(spark, url):
-        catalog = open_catalog(each)
-        stack.push_async_callback(catalog.close)
-        found.append(Watcher(one.store, catalog, reader, one.fence, WatcherSettings(every=settings.lake.poll)))
-    return found
-
-
-def catalogs_of(spark: SparkSettings, url: str) -> list[CatalogSpec]:
-    """The catalog of Tidegate's own database, and those of the settings."""
-    own = {name: value for name, value in spark.catalogs.get(spark.catalog, {}).items() if name != "type"}
-    found = [CatalogSpec(name=spark.catalog, kind="jdbc", url=url, schema=spark.catalog_schema, properties=own)]
-    for name, given in spark.catalogs.items():
-        if name != spark.catalog:
-            rest = {key: value for key, value in given.items() if key not in ("type", "url", "schema")}
-            place = {"url": given.get("url", url), "schema": given.get("schema", name)}
-            found.append(CatalogSpec(name=name, kind=given["type"], properties=rest, **place))
-    return found
-
-
-def spark_settings(settings: Settings) -> SparkSettings:
-    return SparkSettings(**settings.spark.model_dump(), catalogs=settings.lake.catalogs)  # the port's, field by field
 
 
 async def _run(loop: Loop, stop: asyncio.Event) -> None:
@@ -410,15 +376,6 @@ def launchers_of(settings: Settings) -> list[Launcher]:
     if kinds & SparkLauncher.kinds:
         found.append(SparkLauncher(settings.home, spark_settings(settings), catalog_url(settings.database.url)))
     return found
-
-
-def catalog_url(url: str) -> str:
-    """The same database over TCP, for Spark's JDBC catalog. The embedded server listens on both with one port."""
-    parts = conninfo_to_dict(url)
-    host = str(parts.get("host") or "")
-    if host.startswith("/") or not host:
-        parts["host"] = "127.0.0.1"
-    return make_conninfo("", **parts)
 
 
 # ── api ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from tidegate.documents import shapes
 from tidegate.domain.evidence import upstream_of
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.ports.control import AttemptRecord
+from tidegate.ports.tables import TableRecord
 from tidegate.sdk import answers, connection, records
 from tidegate.sdk.run import Upstream
 
@@ -32,6 +33,8 @@ ELSEWHERE = {
 }
 """Operations that no method asks for, by the beginning of their path, and why."""
 NIGHTLY = {"spec": {"program": "p", "trigger": cron("0 2 * * *").document}}
+TABLE = "lake.raw.flights"
+POLICY = {"spec": {"tables": "lake.raw.*", "operations": {"expire_snapshots": {"when": {"snapshot_count": 9}}}}}
 TRUE = {"spec": {"type": "command", "argv": ["true"]}}
 
 
@@ -40,6 +43,8 @@ def client(served: Served) -> Iterator[Client]:
     with Client(served.url) as one:
         one.programs.put("p", TRUE)
         one.schedules.put("s", NIGHTLY)
+        found = TableRecord(table=TABLE, version=1, location="a", known_at=0, seen_at=0)
+        served.doors.store.data.lake_table.rows[TABLE] = found  # type: ignore[attr-defined]
         yield one
 
 
@@ -57,6 +62,7 @@ def _everything(client: Client) -> None:
             {"spec": {"type": "webhook", "url": "https://x.example/hook"}},
             {"spec": {"topics": ["run.failed"]}},
         ),
+        (client.policies, POLICY, {"spec": {"priority": 3}}),
     ):
         made = kept.create({**document, "metadata": {"name": "x"}})
         assert kept.get("x") == made == kept.put("x", document)
@@ -120,6 +126,19 @@ def _everything(client: Client) -> None:
     assert list(client.events.set_aside()) == []
     with pytest.raises(Problem, match="7"):
         client.events.replay("7")
+    assert [one.revision for one in client.tables.policy_revisions("x")] == [3, 2, 1]
+    client.policies.put("x", POLICY)
+    assert not client.tables.disable(reason="tests").automatic and client.tables.automatic().reason == "tests"
+    assert client.tables.enable().automatic
+    assert [one.table for one in client.tables.list()] == [TABLE] == [client.tables.get(TABLE).table]
+    assert client.tables.health(TABLE).debt.score == 0 and list(client.tables.history(TABLE)) == []
+    assert [one.operation for one in client.tables.status(TABLE).operations] == ["expire_snapshots"]
+    assert client.tables.maintain(TABLE, dry_run=True)[0].run is None
+    (begun,) = client.tables.maintain(TABLE, "expire_snapshots")
+    assert [one.run for one in client.tables.runs(TABLE)] == [begun.run]
+    parts = dict(zip(("catalog", "namespace", "table"), TABLE.split("."), strict=True))
+    assert client.connection.call("POST", "/maintenance/trigger", body=parts)["items"]
+    assert client.connection.get("/tables/raw/flights/trigger-status")["policy"] == "x"
     assert client.audit().holds and client.audit(everywhere=True).schedules >= 1
     assert "s" in {one.name for one in client.changes()}
     assert client.instances() == () and client.leases() == ()

@@ -157,7 +157,7 @@ class Worker:
         self.world = world
         self.host = host
         self.fence = crank(world.store.register(role="worker", name=name, host=host, pid=1, now=world.now))
-        self.launcher = FakeLauncher(world.backend)
+        self.launcher = FakeLauncher(world.backend, ("command", "python", "maintenance"))
         self.watch = Watch()
         self.store = FaultyStore(world.store)
         launchers = dict.fromkeys(self.launcher.kinds, self.launcher)

@@ -19,11 +19,13 @@ from tidegate.api import (
     ledger,
     metrics,
     namespaces,
+    policies,
     problems,
     programs,
     runs,
     schedules,
     sinks,
+    tables,
 )
 from tidegate.api.context import Doors
 from tidegate.api.guard import Guard
@@ -60,6 +62,8 @@ def create_app(doors: Doors) -> FastAPI:
         events.router,
         datasets.router,
         sinks.router,
+        policies.router,
+        tables.router,
         ledger.router,
     ):
         app.include_router(router, prefix=PREFIX)

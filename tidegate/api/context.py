@@ -23,6 +23,7 @@ class Doors:
     update_schedules: bool = True  # whether deployments also write schedules, unless they say
     patience: Duration = 5 * SECOND  # silence after which a process counts as gone
     kept: Duration | None = None  # how long runs are kept: nothing older can be audited
+    catalog: str = "lake"  # of tables that are named without one
     loopback_only: bool = True
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # what this process counts itself
     roles: tuple[str, ...] = field(default=("scheduler", "worker"))  # what must be alive to be ready

@@ -33,6 +33,7 @@ async def serve(settings: Settings, listener: socket.socket, stop: asyncio.Event
             update_schedules=settings.api.update_schedules,
             patience=settings.scheduler.patience,
             kept=settings.retention.runs,
+            catalog=settings.spark.catalog,
         )
         config = uvicorn.Config(
             create_app(doors),

@@ -155,11 +155,38 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
                 (one.get("duty"), one.get("instance_id"), one.get("token"), when(one.get("expires"))) for one in items
             ]
             return grid(("DUTY", "INSTANCE", "TOKEN", "EXPIRES"), duties, empty="No leases.")
+        case "policies":
+            rules = [(name_of(one), *_policy_row(one)) for one in items]
+            return grid(
+                ("NAME", "TABLES", "OPERATIONS", "REVISION"),
+                rules,
+                empty="No policies. Declare one: tidegate apply -f FILE",
+            )
+        case "tables":
+            return tables_of(items)
         case "applications":
             apps = [(name_of(one), _count(one, "programs"), _count(one, "schedules")) for one in items]
             return grid(("NAME", "PROGRAMS", "SCHEDULES"), apps, empty="No applications.")
         case _:
             return grid(("NAME",), [(name_of(one),) for one in items], empty=f"No {what}.")
+
+
+def _policy_row(item: Document) -> Sequence[Any]:
+    spec = _spec(item)
+    enabled = "" if spec.get("enabled", True) else " (disabled)"
+    return f"{spec.get('tables')}{enabled}", ", ".join(spec.get("operations") or ()), spec.get("revision")
+
+
+def tables_of(items: Sequence[Document]) -> Any:
+    """Tables with their debt."""
+    rows = []
+    for one in items:
+        issues = one.get("issues")
+        matter = one.get("error") or (", ".join(issues) if issues else "-" if issues is None else "nothing")
+        score = "-" if one.get("score") is None else f"{one['score']:g}"
+        rows.append((one["table"], one.get("policy") or "-", score, output.brief(matter), when(one.get("assessed_at"))))
+    columns = ("TABLE", "POLICY", "DEBT", "ISSUES", "MEASURED")
+    return grid(columns, rows, empty="No tables are known yet: they are looked for once there is a policy.")
 
 
 def name_of(item: Document) -> str:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tidegate.cli import act, backfills, database, declare, events, look, output, reason, roles
+from tidegate.cli import act, backfills, database, declare, events, look, output, policies, reason, roles, tables
 from tidegate.cli.output import Form
 from tidegate.cli.up import up
 from tidegate.domain.errors import TidegateError
@@ -112,6 +112,8 @@ _add("Declare", enable=act.enable, disable=act.disable, freeze=act.freeze, unfre
 _add("Look", get=look.get, describe=look.describe, preview=reason.preview, explain=reason.explain)
 _add("Look", runs=look.runs, logs=act.logs, queue=look.queue, audit=reason.audit)
 app.add_typer(backfills.app, name="backfill", rich_help_panel="Act")
+app.add_typer(tables.app, name="tables", rich_help_panel="Look")
+app.add_typer(policies.app, name="policies", rich_help_panel="Act")
 app.add_typer(events.app, name="events", rich_help_panel="Act")
 _add("Act", trigger=act.trigger, cancel=act.cancel, rerun=act.rerun)
 

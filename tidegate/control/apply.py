@@ -6,7 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tidegate.control import applications, calendars, datasets, namespaces, pools, programs, schedules, sinks, verifying
+from tidegate.control import (
+    applications,
+    calendars,
+    datasets,
+    namespaces,
+    policies,
+    pools,
+    programs,
+    schedules,
+    sinks,
+    verifying,
+)
 from tidegate.control.common import Effect, OnUpdate, changing
 from tidegate.documents import encode
 from tidegate.documents.declared import (
@@ -14,6 +25,7 @@ from tidegate.documents.declared import (
     Calendar,
     Dataset,
     Declaration,
+    MaintenancePolicy,
     Namespace,
     Pool,
     Program,
@@ -95,7 +107,14 @@ async def apply(
     done: dict[int, Applied] = {}
     async with changing(store, dry_run=dry_run) as tx:
         await _lock_applications(store, tx, flat)
+        if any(isinstance(one, MaintenancePolicy) for one in flat):
+            await tx.lock_maintenance()
         now = await tx.now()
+        stored_policies = await policies.known(store)
+        for place, policy in _of(flat, MaintenancePolicy):
+            known_policy = stored_policies.get(policy.metadata.name)
+            effect, _ = await policies.write(tx, policy, known_policy, who=who, now=now)
+            done[place] = _applied(policy, effect)
         for place, namespace in _of(flat, Namespace):
             stored = stored_namespaces.get(namespace.metadata.name)
             effect = await namespaces.write(tx, namespace, stored, who=who, now=now)
@@ -299,6 +318,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
         case Calendar():
             closed = {one.name: document for one, document in await store.calendars()}.get(metadata.name)
             stored = None if closed is None else dict(closed)
+            wanted = dict(given.document)
+        case MaintenancePolicy():
+            policy = (await policies.known(store)).get(metadata.name)
+            stored = None if policy is None else dict(policy.document)
             wanted = dict(given.document)
         case Application():
             held = {name: one for _, name, one in await store.applications(metadata.namespace)}

@@ -24,6 +24,8 @@ def cause_of(record: RunRecord) -> str:
         case Cause.BACKFILL:
             return f"Backfill {record.caused_by} asked for it, for the fire of {fire}."
         case Cause.EVIDENCE:
+            if record.caused_by:
+                return f"It was due by {record.caused_by}."
             return "Its trigger was satisfied by data or events."
         case _:
             assert_never(record.cause)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-KINDS = frozenset({"MaintenancePolicy"})
+KINDS: frozenset[str] = frozenset()
 TRIGGERS: frozenset[str] = frozenset()
 PROGRAMS = frozenset({"maintenance"})
 KEYS: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,6 +32,12 @@ FROM unnest(string_to_array(%(datasets)s, %(separator)s), string_to_array(%(name
      AS w(dataset, namespace, name, seen)
 LEFT JOIN {} AS t ON t.catalog_name = %(catalog)s AND t.table_namespace = w.namespace AND t.table_name = w.name
 WHERE t.metadata_location IS DISTINCT FROM nullif(w.seen, '')
+"""
+
+_TABLES = """
+SELECT table_namespace || '.' || table_name, metadata_location FROM {} AS t
+WHERE catalog_name = %(catalog)s AND coalesce(to_jsonb(t) ->> 'iceberg_type', 'TABLE') = 'TABLE'
+  AND metadata_location IS NOT NULL ORDER BY 1
 """
 
 
@@ -71,8 +77,22 @@ class JdbcCatalog:
     async def compare(self, seen: Mapping[str, str | None]) -> Sequence[Pointer]:
         if not seen:
             return []
+        rows = await self._asked(self._compare, seen)
+        return [
+            Pointer(dataset=dataset, location=location if kind == "TABLE" else None, properties=self._spec.properties)
+            for dataset, location, kind in rows
+            if kind == "TABLE" or seen[dataset] is not None
+        ]
+
+    async def tables(self) -> Sequence[Pointer]:
+        return [
+            Pointer(dataset=f"{self.name}.{path}", location=location, properties=self._spec.properties)
+            for path, location in await self._asked(self._tables)
+        ]
+
+    async def _asked(self, ask: Callable[..., list[Any]], *given: Any) -> list[Any]:
         try:
-            rows = await asyncio.wait_for(asyncio.to_thread(self._compare, seen), PATIENCE)
+            return await asyncio.wait_for(asyncio.to_thread(ask, *given), PATIENCE)
         except TimeoutError:
             raise Unavailable(f"Catalog {self._spec.name!r} does not answer.", code="lake.catalog") from None
         except psycopg.errors.InsufficientPrivilege as error:
@@ -83,11 +103,14 @@ class JdbcCatalog:
             raise Unavailable(
                 f"Catalog {self._spec.name!r} does not answer: {' '.join(said)}", code="lake.catalog"
             ) from error
-        return [
-            Pointer(dataset=dataset, location=location if kind == "TABLE" else None, properties=self._spec.properties)
-            for dataset, location, kind in rows
-            if kind == "TABLE" or seen[dataset] is not None
-        ]
+
+    def _tables(self) -> list[Any]:
+        with self._lock:
+            try:
+                query = SQL(_TABLES).format(Identifier(self._spec.schema, "iceberg_tables"))
+                return self._connected().execute(query, {"catalog": self._spec.name}).fetchall()
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                return []  # nobody has made a table yet
 
     def _compare(self, seen: Mapping[str, str | None]) -> list[tuple[str, str | None, str]]:
         datasets = _SEPARATOR.join(seen)
@@ -149,6 +172,29 @@ class RestCatalog:
         except TimeoutError:
             raise Unavailable(f"Catalog {self._spec.name!r} does not answer.", code="lake.catalog") from None
         return [one for one in found if one is not None]
+
+    async def tables(self) -> Sequence[Pointer]:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.wait_for(loop.run_in_executor(self._threads, self._connect), PATIENCE)
+            names = await asyncio.wait_for(loop.run_in_executor(self._threads, self._names), 4 * PATIENCE)
+        except TimeoutError:
+            raise Unavailable(f"Catalog {self._spec.name!r} does not answer.", code="lake.catalog") from None
+        return [one for one in await self.compare(dict.fromkeys(names)) if one.location is not None]
+
+    def _names(self) -> list[str]:
+        """The paths of all tables, namespaces within namespaces included."""
+        found: list[str] = []
+        spaces: list[tuple[str, ...]] = [()]
+        try:
+            while spaces:
+                space = spaces.pop()
+                spaces += [tuple(one) for one in self._catalog.list_namespaces(space) if len(one) > len(space)]
+                if space:
+                    found += [".".join((self.name, *table)) for table in self._catalog.list_tables(space)]
+        except Exception as error:
+            raise self._away(error) from error
+        return sorted(found)
 
     def _connect(self) -> None:
         if self._catalog is None:

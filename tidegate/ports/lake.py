@@ -86,6 +86,9 @@ class Catalog(Protocol):
 
         Raises Unavailable when the catalog does not answer, Refused when it is none or refuses us."""
 
+    async def tables(self) -> Sequence[Pointer]:
+        """Every table that it has. Raises as `compare` does."""
+
     async def close(self) -> None:
         """Part with its connections."""
 

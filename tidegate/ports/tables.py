@@ -95,12 +95,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecord:
-    """A table that a catalog has. `version` grows with every change of it; `assessed` is the metadata file that its
-    health was read from; `error`: why that could not be read last."""
+    """A table that a catalog has. `version` grows with every change of it; `known_at`: when it was first found,
+    `seen_at`: when at this `location`. `assessed` is the metadata file that its health was read from, None while it is
+    to be read again; `error`: why it could not be read last."""
 
     table: str
     version: int
     location: str | None
+    known_at: Instant
     seen_at: Instant
     assessed: str | None = None
     assessed_at: Instant | None = None
@@ -182,7 +184,7 @@ class TablesTx(Protocol):
         """Runs that were made are maintenance under way."""
 
     async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
-        """Those that were open until now."""
+        """Those that were open until now. Their tables are to be measured anew: `assessed` is None until they were."""
 
     async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
         """By operation: what became of it on this table so far."""
@@ -208,6 +210,9 @@ class TablesReads(Protocol):
 
     async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
         """By table and operation: what became of it so far."""
+
+    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
+        """By table: snapshots from which watchers and schedules read on, and those that live runs were given."""
 
     async def open_care(self) -> Sequence[OpenCare]:
         """Everything that is not settled, by when it was started."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.domain.events import qualified
 from tidegate.domain.instants import format_instant, from_datetime
-from tidegate.sdk import answers, records, sink_answers
+from tidegate.sdk import answers, records, sink_answers, tables
 from tidegate.sdk.answers import read
 from tidegate.sdk.backfilling import Backfills
 from tidegate.sdk.connection import Connection, Problem, log_pieces, segment
@@ -51,6 +51,8 @@ class Client:
         self.datasets = Collection(self, "/datasets", answers.Dataset)
         self.sinks = Collection(self, "/sinks", sink_answers.Sink)
         self.calendars = Collection(self, "/calendars", answers.Calendar)
+        self.policies = Versioned(self, "/policies", tables.Policy)
+        self.tables = tables.Tables(self)
         self.runs = Runs(self, f"{inside}/runs")
         self.events = Events(self)
         self.backfills = Backfills(connection, namespace)

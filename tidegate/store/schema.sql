@@ -385,6 +385,7 @@ CREATE TABLE public.lake_table (
     name text NOT NULL,
     version bigint DEFAULT nextval('public.lake_table_change'::regclass) NOT NULL,
     location text,
+    known_at public.instant NOT NULL,
     seen_at public.instant NOT NULL,
     assessed text,
     assessed_at public.instant,

@@ -95,6 +95,7 @@ class TablesTx(Tx):
 
     async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
         done = set()
+        outdated = set()
         for one in settled:
             row = await self.session.row(
                 Q.settle,
@@ -108,6 +109,10 @@ class TablesTx(Tx):
             )
             if row is not None:
                 done.add(one.run)
+                outdated.add(row[1])
+        if outdated:
+            await self.session.send(Q.lock_tables, names=Texts(sorted(outdated)))
+            await self.session.send(Q.outdate, names=Texts(sorted(outdated)))
         return done
 
     async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
@@ -135,7 +140,18 @@ class TablesReading:
     async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
         wanted = None if names is None else Texts(sorted(names))
         rows = await self.parts.database.rows(Q.tables, names=wanted, since=since)
-        fields = ("table", "version", "location", "seen_at", "assessed", "assessed_at", "health", "score", "error")
+        fields = (
+            "table",
+            "version",
+            "location",
+            "known_at",
+            "seen_at",
+            "assessed",
+            "assessed_at",
+            "health",
+            "score",
+            "error",
+        )
         return [TableRecord(**dict(zip(fields, row, strict=True))) for row in rows]
 
     async def table_history(
@@ -150,6 +166,12 @@ class TablesReading:
         found: dict[str, dict[str, JsonObject]] = {}
         for table, operation, history in await self.parts.database.rows(Q.care, names=wanted):
             found.setdefault(table, {})[operation] = history
+        return found
+
+    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for table, snapshot in await self.parts.database.rows(Q.snapshots_needed, names=Texts(sorted(tables))):
+            found.setdefault(table, []).append(snapshot)
         return found
 
     async def open_care(self) -> Sequence[OpenCare]:

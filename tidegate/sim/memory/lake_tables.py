@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
@@ -75,7 +76,9 @@ class TablesTransaction(RunTransaction):
             await self.lock(self.data.lake_table, one.table)
             known = self.get(self.data.lake_table, one.table)
             if known is None:
-                self._put_table(TableRecord(table=one.table, version=0, location=one.location, seen_at=now))
+                self._put_table(
+                    TableRecord(table=one.table, version=0, location=one.location, known_at=now, seen_at=now)
+                )
             elif known.location != one.location:
                 self._put_table(replace(known, location=one.location, seen_at=now))
 
@@ -114,6 +117,10 @@ class TablesTransaction(RunTransaction):
             ended = replace(known, settled_at=now, outcome=one.outcome, bytes=one.bytes, result=one.result)
             self.put(self.data.maintenance, one.run, ended)
             done.add(one.run)
+            await self.lock(self.data.lake_table, known.order.table)
+            table = self.get(self.data.lake_table, known.order.table)
+            if table is not None:
+                self._put_table(replace(table, assessed=None))
         return done
 
     async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
@@ -159,6 +166,20 @@ class TablesReading:
             if tables is None or table in tables:
                 found.setdefault(table, {})[operation] = history
         return found
+
+    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
+        data = self.data
+        told: list[tuple[str, Any]] = []
+        told += [(name, one.cursor.place.snapshot) for name, one in data.dataset_cursor.rows.items()]
+        told += [(name, one.snapshot) for (_, name), one in data.owed.rows.items()]
+        for key in data.live:
+            for name, given in (data.run.rows[key].inputs or {}).items():
+                told += [(name, given.get(which)) for which in ("from_snapshot", "to_snapshot")]
+        found: dict[str, set[int]] = {}
+        for name, snapshot in told:
+            if name in tables and snapshot is not None and str(snapshot).isdecimal():
+                found.setdefault(name, set()).add(int(snapshot))
+        return {name: sorted(found[name]) for name in sorted(found)}
 
     async def open_care(self) -> Sequence[OpenCare]:
         return [self._open_care(one) for one in self._by_start() if one.settled_at is None]

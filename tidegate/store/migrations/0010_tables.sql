@@ -31,7 +31,8 @@ CREATE TABLE lake_table (
     name        text PRIMARY KEY,           -- its catalog path
     version     bigint NOT NULL DEFAULT nextval('lake_table_change'),  -- a new one with every change
     location    text,                       -- its metadata file; NULL: it is not in its catalog any more
-    seen_at     instant NOT NULL,
+    known_at    instant NOT NULL,           -- when it was first found
+    seen_at     instant NOT NULL,           -- when it was found with this metadata file
     assessed    text,                       -- the metadata file that `health` was read from
     assessed_at instant,
     health      jsonb,

@@ -38,8 +38,8 @@ SELECT rev, document, author, valid_from FROM policy_revision WHERE name = %(nam
 SELECT name FROM lake_table WHERE name = ANY(%(names)s) ORDER BY name FOR UPDATE;
 
 -- see_tables: where tables were found
-INSERT INTO lake_table (name, location, seen_at)
-SELECT d.name, d.location, %(now)s FROM unnest(%(names)s, %(locations)s) AS d(name, location) ORDER BY d.name
+INSERT INTO lake_table (name, location, known_at, seen_at)
+SELECT d.name, d.location, %(now)s, %(now)s FROM unnest(%(names)s, %(locations)s) AS d(name, location) ORDER BY d.name
 ON CONFLICT (name) DO UPDATE SET location = excluded.location, seen_at = excluded.seen_at,
     version = nextval('lake_table_change')
 WHERE lake_table.location IS DISTINCT FROM excluded.location;
@@ -59,7 +59,7 @@ WHERE d.health IS NOT NULL
 ON CONFLICT DO NOTHING;
 
 -- tables: some or all, above a version
-SELECT name, version, location, seen_at, assessed, assessed_at, health, score, error FROM lake_table
+SELECT name, version, location, known_at, seen_at, assessed, assessed_at, health, score, error FROM lake_table
 WHERE version > %(since)s AND (%(names)s::text[] IS NULL OR name = ANY(%(names)s)) ORDER BY name;
 
 -- table_history: what was measured of a table, newest first
@@ -73,7 +73,24 @@ VALUES (%(slot)s, %(schedule)s, %(ord)s, %(name)s, %(operation)s, %(policy)s, %(
 
 -- settle: it ended; no row when it was settled before
 UPDATE maintenance SET outcome = %(outcome)s, bytes = %(bytes)s, result = %(result)s::jsonb, settled_at = %(now)s
-WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND settled_at IS NULL RETURNING slot;
+WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND settled_at IS NULL RETURNING slot, name;
+
+-- outdate: tables are to be measured anew
+UPDATE lake_table SET assessed = NULL, version = nextval('lake_table_change') WHERE name = ANY(%(names)s);
+
+-- snapshots_needed: from which watchers and schedules read on, and those that live runs were given
+SELECT dataset, snapshot FROM dataset_cursor WHERE dataset = ANY(%(names)s) AND snapshot IS NOT NULL
+UNION
+SELECT dataset, (snapshot #>> '{}')::bigint FROM owed
+WHERE dataset = ANY(%(names)s) AND snapshot #>> '{}' ~ '^[0-9]{1,19}$'
+UNION
+SELECT i.key, (i.value ->> v.which)::bigint
+FROM run_live l
+JOIN run r ON r.slot = l.slot AND r.schedule_id = l.schedule_id AND r.ord = l.ord
+CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(r.inputs) WHEN 'object' THEN r.inputs ELSE '{}' END) AS i
+CROSS JOIN unnest(ARRAY['from_snapshot', 'to_snapshot']) AS v(which)
+WHERE i.key = ANY(%(names)s) AND i.value ->> v.which ~ '^[0-9]{1,19}$'
+ORDER BY 1, 2;
 
 -- put_care: what became of an operation on a table so far
 INSERT INTO table_care (name, operation, history) VALUES (%(name)s, %(operation)s, %(history)s::jsonb)

@@ -1,0 +1,264 @@
+"""Tables are measured when they change, and maintained when that is due: once at a time, within budgets."""
+
+from __future__ import annotations
+
+import pytest
+from engine.care import COMPACT, FLIGHTS, CareWorld
+from engine.worlds import crank
+
+from tidegate.control import care, policies, tables
+from tidegate.domain.errors import Conflict, Invalid, NotFound, Refused
+from tidegate.domain.instants import HOUR, MINUTE
+from tidegate.domain.lake import Place
+from tidegate.domain.maintenance.decision import Because
+from tidegate.domain.runs import State
+from tidegate.engine.caretaker import Caretaker
+from tidegate.ports.lake import Move
+
+
+@pytest.fixture
+def world() -> CareWorld:
+    return CareWorld()
+
+
+@pytest.mark.requirement("CARE-5")
+def test_a_table_is_measured_once_for_each_change(world: CareWorld) -> None:
+    world.write()
+    world.look()
+    assert world.lake.measured == []  # no policy speaks for it
+    world.policy(operations={"expire_snapshots": {}})
+    for _ in range(3):
+        world.look()
+    assert world.lake.measured == [FLIGHTS]
+    world.write()
+    world.look()
+    assert world.lake.measured == [FLIGHTS] * 2
+    assert [score for _, _, score in crank(world.store.table_history(FLIGHTS, None, 9))] != []
+
+
+@pytest.mark.requirement("CARE-5")
+def test_a_broken_table_holds_up_no_other_and_says_why(world: CareWorld) -> None:
+    world.policy()
+    world.lake.broken["lake.raw.broken"] = "its manifest list is gone"
+    world.write(table="lake.raw.broken")
+    world.write()
+    world.look()
+    assert [one.order.table for one in world.open()] == [FLIGHTS]
+    broken = crank(tables.get(world.store, "lake.raw.broken"))
+    assert broken.record.error == "its manifest list is gone"
+    (decision,) = world.status("lake.raw.broken").decisions
+    assert Because.UNREADABLE in [block.because for block in decision.blocks]
+    for _ in range(20):
+        world.look()
+    assert world.lake.measured.count("lake.raw.broken") < 8
+
+
+def test_a_catalog_that_is_away_leaves_everything_as_it_was(world: CareWorld) -> None:
+    world.policy(operations={"expire_snapshots": {}})
+    world.write()
+    world.look()
+    world.lake.away = "no answer"
+    world.look()
+    (record,) = crank(world.store.tables())
+    assert record.location is not None
+    world.lake.away = ""
+    del world.lake.commits[FLIGHTS]
+    world.look()
+    (record,) = crank(world.store.tables())
+    assert record.location is None and world.status().decisions == ()
+
+
+@pytest.mark.requirement("CARE-3", "CARE-13")
+def test_what_is_due_runs_as_a_run_of_the_ledger_and_is_settled(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    world.look()
+    (one,) = world.open()
+    assert (one.state, one.order.operation, one.order.policy) == (State.WAITING, "rewrite_data_files", "nightly")
+    run = world.run(one.order.run)
+    assert run.given["table"] == FLIGHTS and run.given["policy_version"] == 1
+    (key,) = world.launch()
+    world.lake.compact(FLIGHTS)
+    world.end(key, changed=True, bytes_rewritten=7, data_files_before=11, data_files_after=2)
+    world.look()
+    assert world.open() == []
+    (record,) = world.history()
+    assert (record.outcome, record.bytes, record.result["data_files_after"]) == ("succeeded", 7, 2)
+    assert world.verdicts() == {"rewrite_data_files": "wait"}
+    for _ in range(3):
+        world.look()
+    assert len(world.history()) == 1
+
+
+@pytest.mark.requirement("CARE-9")
+def test_a_table_has_one_maintenance_at_a_time_whoever_asks(world: CareWorld) -> None:
+    world.policy(operations={**COMPACT, "expire_snapshots": {"when": {"snapshot_count": 1}}})
+    world.write()
+    world.look()
+    (started,) = crank(tables.maintain(world.store, FLIGHTS, who="ann", operation="rewrite_manifests"))
+    assert started.run is not None
+    assert len(world.launch()) == 1
+    world.look()
+    assert len(world.launch()) == 1 and len(world.open()) == 2
+    (busy,) = [one for one in world.status().decisions if one.operation.value == "expire_snapshots"]
+    assert Because.BUSY in [block.because for block in busy.blocks]
+
+
+@pytest.mark.requirement("CARE-9", "CARE-14")
+def test_by_hand_it_starts_also_when_maintenance_is_switched_off(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    crank(policies.switch(world.store, on=False, who="ann", reason="migration"))
+    for _ in range(3):
+        world.look()
+    assert world.open() == [] and world.verdicts() == {"rewrite_data_files": "wait"}
+    crank(tables.maintain(world.store, FLIGHTS, who="ann"))
+    assert [one.order.manual for one in world.open()] == [True]
+    crank(policies.switch(world.store, on=True, who="ann"))
+    world.end(*world.launch(), changed=False)
+    world.look()
+    world.look()
+    assert len(world.history()) == 2
+
+
+@pytest.mark.requirement("CARE-10")
+def test_a_dry_run_starts_nothing_and_says_what_it_would_do(world: CareWorld) -> None:
+    world.write(10)
+    world.policy(operations={"rewrite_data_files": {}})
+    world.look()
+    (would,) = crank(tables.maintain(world.store, FLIGHTS, who="ann", dry_run=True))
+    assert would.run is None and would.prediction.removes == 9
+    assert world.history() == []
+
+
+@pytest.mark.requirement("CARE-2")
+def test_what_cannot_be_asked_for_is_refused_by_name(world: CareWorld) -> None:
+    world.write()
+    with pytest.raises(NotFound):
+        crank(tables.maintain(world.store, "lake.raw.flight", who="ann"))
+    world.policy("other", tables="lake.x.*", operations={"expire_snapshots": {}})
+    world.look()
+    with pytest.raises(NotFound, match="did you mean 'lake.raw.flights'"):
+        crank(tables.maintain(world.store, "lake.raw.flight", who="ann"))
+    with pytest.raises(Refused, match="no policy speaks"):
+        crank(tables.maintain(world.store, FLIGHTS, who="ann"))
+    with pytest.raises(Invalid, match="did you mean 'expire_snapshots'"):
+        crank(tables.maintain(world.store, FLIGHTS, who="ann", operation="expire_snapshot"))
+    with pytest.raises(Invalid, match="did you mean 'other'"):
+        crank(tables.maintain(world.store, FLIGHTS, who="ann", policy="othr"))
+
+
+@pytest.mark.requirement("CARE-7")
+def test_a_budget_is_never_overshot_and_the_worst_goes_first(world: CareWorld) -> None:
+    world.policy(budget={"operations": 2, "per": "PT1H"})
+    names = [f"lake.raw.t{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        world.write(6 + number, name)
+    world.pass_time(10 * MINUTE)
+    world.look()
+    assert len(world.open()) == 2
+    for run in world.launch():
+        world.lake.compact(world.run(run).given["table"])
+        world.end(run, changed=True, bytes_rewritten=1)
+    for _ in range(30):
+        world.look()
+    assert sum(len(world.history(name)) for name in names) == 2
+    waiting = [name for name in names if not world.history(name)]
+    (decision,) = world.status(waiting[0]).decisions
+    assert [block.because for block in decision.blocks] == [Because.NO_ROOM] and decision.next_eligible is not None
+    with pytest.raises(Conflict, match="budget of policy 'nightly' has no room"):
+        crank(tables.maintain(world.store, waiting[0], who="ann"))
+    world.pass_time(HOUR)
+    world.look()
+    assert sum(len(world.history(name)) for name in names) == 4
+
+
+@pytest.mark.requirement("CARE-12")
+def test_a_predicted_noop_is_put_on_record_and_not_launched(world: CareWorld) -> None:
+    world.policy(
+        operations={"rewrite_data_files": {"schedule": {"trigger": {"type": "cron", "expression": "0 * * * *"}}}}
+    )
+    world.write(2)
+    for _ in range(90):
+        world.look()
+    assert world.open() == [] and world.history() == []
+    kept = crank(world.store.care())[FLIGHTS]["rewrite_data_files"]
+    assert kept["skipped_snapshot"] == 1
+    world.write(10)
+    for _ in range(70):
+        world.look()
+    assert len(world.open()) == 1
+
+
+@pytest.mark.requirement("FAIL-7")
+def test_failures_slow_an_operation_down_and_count_in_the_debt(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    for _ in range(3):
+        world.look()
+        (run,) = world.launch()
+        world.end(run, "failed")
+        world.lake.commits[FLIGHTS] += 1
+        world.look()
+        world.look()
+    assert len(world.history()) == 3
+    (decision,) = world.status().decisions
+    assert [block.because for block in decision.blocks] == [Because.FAILING]
+    terms = {term.name: term.points for term in world.status().table.debt.terms}
+    assert (terms["failure_streak"], terms["failure_rate"]) == (60, 100)
+    world.pass_time(6 * HOUR)
+    world.look()
+    assert len(world.history()) == 4
+
+
+def test_a_policys_update_decides_from_then_on(world: CareWorld) -> None:
+    world.policy(operations={"rewrite_data_files": {"when": {"small_file_percent": 99}}})
+    world.write()
+    world.look()
+    assert world.open() == []
+    world.policy(operations=COMPACT)
+    world.look()
+    (one,) = world.open()
+    assert one.order.policy_rev == 2
+
+
+def test_the_run_of_a_dead_caretaker_is_settled_by_the_next(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    world.look()
+    (run,) = world.launch()
+    world.end(run, changed=True, bytes_rewritten=3)
+    crank(world.store.leave(world.fence, world.now))
+    fence = crank(world.store.register(role="scheduler", name="s2", host="h", pid=2, now=world.now))
+    world.caretaker = Caretaker(world.store, care.begin, fence)
+    world.pass_time(MINUTE)
+    world.step(world.caretaker)
+    (record,) = world.history()
+    assert record.outcome == "succeeded"
+
+
+def test_a_cancelled_maintenance_is_neither_success_nor_failure(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    world.look()
+    (one,) = world.open()
+    world.cancel(one.order.run)
+    world.pass_time(MINUTE)
+    world.step(world.caretaker)
+    (record,) = [one for one in world.history() if one.outcome is not None]
+    assert (record.outcome, record.bytes) == ("cancelled", 0)
+    assert crank(world.store.care())[FLIGHTS]["rewrite_data_files"].get("failures", 0) == 0
+
+
+def test_snapshots_that_somebody_reads_from_are_told_to_the_run(world: CareWorld) -> None:
+    async def watch() -> None:
+        async with world.store.transaction(world.fence) as tx:
+            place = Place(table_uuid="u", snapshot=77, sequence=1)
+            await tx.move([Move(dataset=FLIGHTS, version=0, pointer="a", place=place)], world.now)
+
+    crank(watch())
+    world.policy()
+    world.write()
+    world.look()
+    (one,) = world.open()
+    assert world.run(one.order.run).given["keep"] == ["77"]

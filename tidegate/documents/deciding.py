@@ -1,0 +1,214 @@
+"""From what a store keeps of policies and tables to what is decided about them.
+
+The engine starts maintenance, and the doors show its status, by this one way: the same facts, read as the same values,
+given to the same pure function. So what is shown and what is done cannot differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tidegate.documents import declared, parsing
+from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance.budget import Spend
+from tidegate.domain.maintenance.clock import Clock
+from tidegate.domain.maintenance.debt import Debt, debt
+from tidegate.domain.maintenance.decision import Decision, Switches, Table, Terms, decide_all
+from tidegate.domain.maintenance.health import TableHealth
+from tidegate.domain.maintenance.issues import Issue, issues
+from tidegate.domain.maintenance.operations import Operation
+from tidegate.domain.maintenance.policy import Policy, resolve
+from tidegate.domain.maintenance.state import Prediction, TableState, remembered
+from tidegate.domain.maintenance.value import predict
+from tidegate.domain.maintenance.wire import health_of, history_of
+from tidegate.domain.schedules import JsonObject
+from tidegate.ports.maintaining import Wish
+from tidegate.ports.tables import CareRecord, OpenCare, PolicyRecord, Switch, TableRecord, TablesReads
+
+WHOLE = ""
+"""In place of an operation: what became of a table's maintenance as a whole, `{recent, failures}`."""
+MEASURING = "it is being measured after the last one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a store keeps, as of one moment."""
+
+    policies: Sequence[PolicyRecord]
+    switch: Switch
+    tables: Sequence[TableRecord]
+    care: Mapping[str, Mapping[str, JsonObject]]
+    open: Sequence[OpenCare]
+    spent: Sequence[CareRecord]
+
+
+class Memory:
+    """Healths and predictions that were read already, since most tables are as they were."""
+
+    def __init__(self) -> None:
+        self._health: dict[str, tuple[int, TableHealth]] = {}
+        self._predicted: dict[str, tuple[int, str, int, dict[Operation, Prediction]]] = {}
+
+    def health(self, table: TableRecord) -> TableHealth | None:
+        """None while nobody has measured it; a table that cannot be read has a fault, and no figures."""
+        if table.error:
+            return TableHealth(assessed_at=table.assessed_at or 0, fault=table.error)
+        if table.health is None:
+            return None
+        known = self._health.get(table.table)
+        if known is None or known[0] != table.version:
+            known = self._health[table.table] = (table.version, health_of(table.health))
+        return known[1]
+
+    def predictions(self, table: TableRecord, policy: Policy, now: Instant) -> dict[Operation, Prediction]:
+        """What each operation of the policy would do. Only expiry depends on the time."""
+        health = self.health(table)
+        known = self._predicted.get(table.table)
+        key = (table.version, policy.name, policy.revision)
+        if known is None or known[:3] != key:
+            found = {one: predict(one, health, rule.options, now) for one, rule in policy.operations.items()}
+            self._predicted[table.table] = (*key, found)
+            return dict(found)
+        found = dict(known[3])
+        expiry = policy.operations.get(Operation.EXPIRE_SNAPSHOTS)
+        if expiry is not None:
+            found[expiry.operation] = predict(expiry.operation, health, expiry.options, now)
+        return found
+
+
+async def facts(store: TablesReads, now: Instant, tables: Collection[str] | None = None) -> Facts:
+    """What is kept of these tables, or of all."""
+    policies = await store.policies()
+    spans = [policy.budget.per for policy in policies_of(policies).values()]
+    return Facts(
+        policies=policies,
+        switch=await store.maintenance(),
+        tables=await store.tables(tables),
+        care=await store.care(tables),
+        open=await store.open_care(),
+        spent=await store.care_since(now - max(spans, default=0)),
+    )
+
+
+def decisions(given: Facts, now: Instant, memory: Memory | None = None) -> dict[str, tuple[Decision, ...]]:
+    """By table: what is decided now of each operation of the policy that speaks for it. Tables without one, or that are
+    not there any more, are left out."""
+    remembered_ = Memory() if memory is None else memory
+    found = list(judged_tables(given, now, remembered_))
+    return decide_all(found, terms(given, now))
+
+
+def terms(given: Facts, now: Instant) -> Terms:
+    """What holds for all tables."""
+    spent: dict[str, list[Spend]] = {}
+    for one in given.spent:
+        spend = Spend(at=one.at, table=one.order.table, bytes=one.bytes, open=one.settled_at is None)
+        spent.setdefault(one.order.policy, []).append(spend)
+    return Terms(clock=Clock(now), switches=Switches(automatic=given.switch.automatic), spent=spent)
+
+
+def judged_tables(given: Facts, now: Instant, memory: Memory) -> Iterable[Table]:
+    """The tables that a policy speaks for, as they are decided about."""
+    policies = policies_of(given.policies)
+    since = {one.name: one.updated_at for one in given.policies}
+    busy = {one.order.table: str(one.order.run) for one in given.open}
+    for record in given.tables:
+        policy = resolve(policies.values(), record.table).policy if record.location is not None else None
+        if policy is not None:
+            care = given.care.get(record.table, {})
+            state = state_of(
+                record,
+                care,
+                policy,
+                since=since[policy.name],
+                busy=busy.get(record.table),
+                now=now,
+                memory=memory,
+            )
+            yield Table(state=state, policy=policy, debt=judged(state, policy, now)[1])
+
+
+# ── values ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def policies_of(records: Iterable[PolicyRecord]) -> dict[str, Policy]:
+    """Stored policies by name, with the revision that the store counted."""
+    return {record.name: policy_of(record) for record in records}
+
+
+def policy_of(record: PolicyRecord) -> Policy:
+    """A stored policy."""
+    return _parsed(record.name, record.rev, json.dumps(record.document, sort_keys=True))
+
+
+@lru_cache(maxsize=1000)
+def _parsed(name: str, rev: int, document: str) -> Policy:
+    parsed = parsing.parse({"apiVersion": "tidegate/v1", **json.loads(document)}, kind="MaintenancePolicy", name=name)
+    assert isinstance(parsed, declared.MaintenancePolicy)
+    return replace(parsed.policy, revision=rev)
+
+
+def state_of(
+    table: TableRecord,
+    care: Mapping[str, JsonObject],
+    policy: Policy,
+    *,
+    since: Instant,
+    busy: str | None,
+    now: Instant,
+    memory: Memory,
+) -> TableState:
+    """A table as maintenance is decided for it. `since`: when its policy began to hold; `busy`: the run that maintains
+    it now. Until it was measured after a maintenance, its figures would tell of work that is done: it stays busy."""
+    whole = care.get(WHOLE, {})
+    health = memory.health(table)
+    if busy is None and table.assessed is None and table.health is not None:
+        busy = MEASURING
+    return TableState(
+        table=table.table,
+        since=max(since, table.known_at),
+        health=health,
+        histories={operation: history_of(care[operation]) for operation in Operation if operation in care},
+        predictions=memory.predictions(table, policy, now),
+        recent=tuple(whole.get("recent", ())),
+        failures=whole.get("failures", 0),
+        busy=busy,
+        changed_at=None if health is None else health.changed_at,
+    )
+
+
+def judged(state: TableState, policy: Policy, now: Instant) -> tuple[tuple[Issue, ...], Debt]:
+    """What is the matter with a table, and how much that is together."""
+    found = () if state.health is None else issues(state.health, policy.thresholds, now)
+    return found, debt(state.health, found, state.recent, state.failures, now, policy.weights)
+
+
+def wish(
+    decision: Decision, policy: Policy, given: Facts, *, keep: Sequence[int], who: str, manual: bool = False
+) -> Wish:
+    """What is to be started by a decision."""
+    rule = policy.operations[decision.operation]
+    return Wish(
+        table=decision.table,
+        operation=decision.operation,
+        options=rule.options,
+        timeout=rule.schedule.timeout if rule.schedule is not None else None,
+        policy=policy.name,
+        policy_rev=policy.revision,
+        bytes=decision.bytes or 0,
+        keep=keep,
+        history=given.care.get(decision.table, {}).get(decision.operation.value),
+        manual=manual,
+        who=who,
+    )
+
+
+def finished(whole: JsonObject, succeeded: bool | None) -> JsonObject:
+    """What is kept of a table as a whole once one more operation has ended; None: neither success nor failure."""
+    if succeeded is None:
+        return whole
+    recent = remembered(tuple(whole.get("recent", ())), succeeded)
+    return {"recent": list(recent), "failures": 0 if succeeded else whole.get("failures", 0) + 1}
