@@ -46,6 +46,7 @@ reference: setup ## the pages of docs/reference that are made from the code
 	@$(BIN)/python tools/run_states.py > docs/reference/run-states.md
 	@$(BIN)/python tools/command_page.py > docs/reference/command-line.md
 	@$(BIN)/python tools/document_page.py > docs/reference/documents.md
+	@$(BIN)/python tools/options_page.py > docs/reference/maintenance-options.md
 	@$(BIN)/python -m tidegate.settings > docs/reference/settings.md
 	@$(BIN)/python -m tidegate.api.reference > docs/reference/rest.md
 

@@ -29,6 +29,7 @@ def test_every_module_says_what_it_is_for() -> None:
         ("run-states", ["tools/run_states.py"]),
         ("command-line", ["tools/command_page.py"]),
         ("documents", ["tools/document_page.py"]),
+        ("maintenance-options", ["tools/options_page.py"]),
     ],
 )
 def test_pages_of_the_reference_say_what_the_code_says(page: str, maker: list[str]) -> None:

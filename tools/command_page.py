@@ -25,6 +25,7 @@ EXAMPLES = {
     "db status": ("tidegate db status",),
     "apply": ("tidegate apply -f schedules.yaml --dry-run", "cat schedules.yaml | tidegate apply -f -"),
     "diff": ("tidegate diff -f schedules.yaml",),
+    "import": ("tidegate import floe policies.json | tidegate apply -f -",),
     "deploy": ("tidegate deploy flights.py --dry-run", "tidegate deploy flights.py --no-update-schedules --yes"),
     "delete": ("tidegate delete schedule orders -n sales",),
     "enable": ("tidegate enable orders -n sales --reason 'the source is back'",),

@@ -15,7 +15,20 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from tidegate.cli import act, backfills, database, declare, events, look, output, policies, reason, roles, tables
+from tidegate.cli import (
+    act,
+    backfills,
+    database,
+    declare,
+    events,
+    importing,
+    look,
+    output,
+    policies,
+    reason,
+    roles,
+    tables,
+)
 from tidegate.cli.output import Form
 from tidegate.cli.up import up
 from tidegate.domain.errors import TidegateError
@@ -108,6 +121,7 @@ def _add(panel: str, **commands: Any) -> None:
 _add("Run it", up=up, scheduler=roles.scheduler, worker=roles.worker, api=roles.api)
 app.add_typer(database.app, name="db", rich_help_panel="Run it")
 _add("Declare", apply=declare.apply, diff=declare.diff, deploy=declare.deploy, delete=act.delete)
+app.command("import", rich_help_panel="Declare")(importing.import_)
 _add("Declare", enable=act.enable, disable=act.disable, freeze=act.freeze, unfreeze=act.unfreeze)
 _add("Look", get=look.get, describe=look.describe, preview=reason.preview, explain=reason.explain)
 _add("Look", runs=look.runs, logs=act.logs, queue=look.queue, audit=reason.audit)
