@@ -15,7 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tidegate.documents import kinds, later, parsing
+from tidegate.documents import kinds, parsing
 from tidegate.documents.yaml import read
 from tidegate.domain.errors import Invalid
 
@@ -23,12 +23,6 @@ HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE / "document_examples.yaml"
 PLUGGED = "custom"  # stands for every type that a package provides; people write the package's word
 EMPTY: dict[str, Any] = {}
-OF_LATER = (
-    ("Kinds", later.KINDS),
-    ("Triggers", later.TRIGGERS),
-    ("Programs", later.PROGRAMS),
-    ("Keys of a schedule", later.KEYS),
-)
 HEAD = """# Documents
 
 Made from the code by `make reference`; a test keeps it equal.
@@ -241,7 +235,7 @@ def page() -> str:
     """The whole page."""
     shown = examples()
     used: set[str] = set()
-    everything = {kind: sections(kind) for kind in kinds.MODELS if kind not in later.KINDS}
+    everything = {kind: sections(kind) for kind in kinds.MODELS}
     for kind, found in everything.items():
         for section in found:
             anchors.setdefault(
@@ -270,13 +264,9 @@ def page() -> str:
                 used.add(section.key)
             if rows := table(section, {}):
                 lines += [*rows, ""]
-    if strange := set(shown) - used - later.KINDS:
+    if strange := set(shown) - used:
         raise SystemExit(f"Examples of nothing: {', '.join(sorted(strange))}.")
     lines += ["## Types of packages", "", PACKAGES, ""]
-    of_later = [(what, words) for what, words in OF_LATER if words]
-    if of_later:
-        lines += ["## Not in this version", "", "Refused by name, never silently accepted.", ""]
-        lines += [f"- {what}: {', '.join(f'`{word}`' for word in sorted(words))}" for what, words in of_later] + [""]
     return "\n".join(lines).rstrip() + "\n"
 
 

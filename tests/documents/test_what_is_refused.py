@@ -275,10 +275,10 @@ def test_a_wrong_schedule_names_the_place_and_the_remedy(name: str) -> None:
 
 PROGRAMS: dict[str, tuple[dict[str, Any], str, str]] = {
     "misspelt": ({"type": "pyspak"}, "spec", "did you mean 'pyspark'?"),
-    "later": (
+    "of_policies": (
         {"type": "maintenance"},
         "spec",
-        "'maintenance' programs are not in this version yet; available: pyspark",
+        "programs of type 'maintenance' are made by policies: declare a MaintenancePolicy; available here: pyspark",
     ),
     "events_of_ours": ({"type": "publish", "event": "run.started", "key": "a"}, "spec.event", "by Tidegate itself"),
     "no_event": ({"type": "publish", "event": "loaded", "key": "a"}, "spec.event", "known: user.NAME"),
@@ -338,18 +338,6 @@ def test_a_wrong_program_names_the_place_and_the_remedy(name: str) -> None:
     found = faults({"apiVersion": "tidegate/v1", "kind": "Program", "metadata": {"name": "p"}, "spec": spec})
     assert [fault.path for fault in found] == [path]
     assert reason in found[0].reason
-
-
-@pytest.mark.parametrize("kind", ["MaintenancePolicy"])
-def test_kinds_of_later_versions_are_refused_by_name(kind: str) -> None:
-    found = faults({"apiVersion": "tidegate/v1", "kind": kind})
-    assert found == [
-        Fault(
-            "kind",
-            f"'{kind}' documents are not in this version yet; "
-            "available: Namespace, Application, Program, Schedule, Pool, Calendar, Dataset, Sink",
-        )
-    ]
 
 
 def test_every_fault_is_told_at_once() -> None:

@@ -77,14 +77,9 @@ def test_an_unknown_program_is_422_at_its_path(served: Served) -> None:
     assert [fault["path"] for fault in said["errors"]] == ["spec.program"]
 
 
-def test_what_a_later_version_has_is_refused_by_name(served: Served) -> None:
-    body = {"spec": {"type": "maintenance"}}
-    said = problem(served("PUT", f"{NS}/programs/p", json=body), 422, "invalid")
-    assert "not in this version yet" in said["errors"][0]["reason"]
-    policy = {"apiVersion": "tidegate/v1", "kind": "MaintenancePolicy", "metadata": {"name": "s"}, "spec": {}}
-    said = problem(served("POST", "/apply", json={"documents": [policy]}), 422, "invalid")
-    assert said["errors"][0]["path"] == "documents[0].kind"
-    assert "not in this version yet" in said["errors"][0]["reason"]
+def test_what_only_policies_make_is_refused_by_name(served: Served) -> None:
+    said = problem(served("PUT", f"{NS}/programs/p", json={"spec": {"type": "maintenance"}}), 422, "invalid")
+    assert "declare a MaintenancePolicy" in said["errors"][0]["reason"]
 
 
 @pytest.mark.requirement("LIFE-3", "GATE-15")

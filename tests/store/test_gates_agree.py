@@ -153,7 +153,7 @@ async def test_both_stores_tell_the_same_story_of_gates(
 ) -> None:
     real = await World.begin(PostgresStore(database_url), lambda: None)
     clock = [real.start]
-    false = await World.begin(memory.MemoryStore(lambda: clock[0], [("default", 8), ("spark", 2)]), lambda: None)
+    false = await World.begin(memory.MemoryStore(lambda: clock[0]), lambda: None)
 
     async def virtual(_: object) -> int:
         return clock[0]

@@ -12,7 +12,7 @@ from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_bo
 from tidegate.api.schedules import ONE, only, text
 from tidegate.control import backfills
 from tidegate.documents import backfills as documents
-from tidegate.documents import later, shapes
+from tidegate.documents import refusals, shapes
 from tidegate.domain.backfills import BackfillState
 from tidegate.domain.errors import Fault
 
@@ -92,7 +92,7 @@ def _shown(seen: backfills.Seen) -> dict[str, Any]:
 def _states(given: str | None) -> frozenset[BackfillState]:
     words = [word.strip() for word in (given or "").split(",") if word.strip()]
     known = [one.value for one in BackfillState]
-    faults = [Fault("state", later.unknown(word, "a state", known)) for word in words if word not in known]
+    faults = [Fault("state", refusals.unknown(word, "a state", known)) for word in words if word not in known]
     if faults:
         raise Problem(422, "; ".join(map(str, faults)), faults=faults)
     return frozenset(BackfillState(word) for word in words)

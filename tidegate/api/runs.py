@@ -13,7 +13,7 @@ from tidegate.api.schedules import only
 from tidegate.control import explain as explaining
 from tidegate.control import progress as progressing
 from tidegate.control import runs
-from tidegate.documents import event_shapes, later, shapes
+from tidegate.documents import event_shapes, refusals, shapes
 from tidegate.domain.errors import Fault, NotFound
 from tidegate.domain.ids import AttemptKey, parse_run_id
 from tidegate.domain.runs import ENDS, State
@@ -68,7 +68,7 @@ async def list_runs(
 def _states(text: str | None) -> frozenset[State]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     faults = [
-        Fault("state", later.unknown(word, "a state", [one.value for one in State]))
+        Fault("state", refusals.unknown(word, "a state", [one.value for one in State]))
         for word in words
         if word not in list(State)
     ]

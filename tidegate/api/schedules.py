@@ -29,7 +29,7 @@ from tidegate.control import preview as previewing
 from tidegate.control import progress as progressing
 from tidegate.control import runs, schedules
 from tidegate.control.common import Effect, OnUpdate
-from tidegate.documents import event_shapes, later, parsing, shapes
+from tidegate.documents import event_shapes, parsing, refusals, shapes
 from tidegate.documents.declared import Schedule
 from tidegate.domain.errors import Fault
 from tidegate.domain.schedules import Mode
@@ -217,7 +217,7 @@ def _mode(body: Mapping[str, Any]) -> tuple[Mode, bool]:
     given, expire = body.get("mode") or Mode.DROP.value, body.get("expire") or False
     faults = []
     if not isinstance(given, str) or given not in _RESTS:
-        faults.append(Fault("mode", later.unknown(str(given), "a way to rest", _RESTS)))
+        faults.append(Fault("mode", refusals.unknown(str(given), "a way to rest", _RESTS)))
     if not isinstance(expire, bool):
         faults.append(Fault("expire", "must be true or false"))
     elif expire and given in (Mode.DROP, Mode.KEEP):
@@ -229,7 +229,7 @@ def _mode(body: Mapping[str, Any]) -> tuple[Mode, bool]:
 
 def only(body: Mapping[str, Any], *known: str) -> None:
     """Refuse unknown keys, with the nearest."""
-    faults = [Fault(key, later.unknown(key, "a key here", known)) for key in body if key not in known]
+    faults = [Fault(key, refusals.unknown(key, "a key here", known)) for key in body if key not in known]
     if faults:
         raise Problem(422, "; ".join(map(str, faults)), faults=faults)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tidegate.documents import later
+from tidegate.documents import refusals
 from tidegate.documents.shapes import moment
 from tidegate.domain.backfills import MOST_AT_ONCE, MOST_KEYS, Item, Order, Reprocess, Wish, identity
 from tidegate.domain.errors import Fault, Invalid
@@ -19,7 +19,7 @@ E = TypeVar("E", bound=StrEnum)
 
 def parse_backfill(body: Mapping[str, Any]) -> tuple[Wish, bool]:
     """The wish, and whether it is only to be looked at. Raises Invalid with every fault at its path."""
-    faults = [Fault(key, later.unknown(key, "a key here", KEYS)) for key in body if key not in KEYS]
+    faults = [Fault(key, refusals.unknown(key, "a key here", KEYS)) for key in body if key not in KEYS]
     start, end = _instant(body, "start", faults), _instant(body, "end", faults)
     keys = _keys(body, faults)
     if keys and (body.get("start") is not None or body.get("end") is not None):
@@ -75,7 +75,7 @@ def _choice(body: Mapping[str, Any], key: str, kind: type[E], faults: list[Fault
         return kind(given)
     except ValueError:
         known = [one.value for one in kind]
-        faults.append(Fault(key, later.unknown(str(given), f"a value of {key}", known)))
+        faults.append(Fault(key, refusals.unknown(str(given), f"a value of {key}", known)))
         return None
 
 

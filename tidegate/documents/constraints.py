@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from tidegate.documents import later, plugged
+from tidegate.documents import plugged, refusals
 from tidegate.documents.base import Document
 from tidegate.documents.scalars import (
     JsonMap,
@@ -38,7 +38,7 @@ def _scope(value: object) -> str:
             raise wrong(f"{value!r} names no group; write group:NAME, e.g. group:nightly")
         return value
     if not isinstance(value, str) or value not in SCOPES:
-        raise wrong(later.unknown(str(value), "a scope", SCOPES))
+        raise wrong(refusals.unknown(str(value), "a scope", SCOPES))
     return value
 
 
@@ -189,7 +189,7 @@ def _known_type(value: object) -> object:
     known = constraints.known()
     plugin = known.get(str(tag))
     if plugin is None:
-        raise wrong(later.unknown(str(tag), "a type of constraint", [*TYPES, *known]))
+        raise wrong(refusals.unknown(str(tag), "a type of constraint", [*TYPES, *known]))
     parameters: dict[Any, Any] = {key: said for key, said in value.items() if key not in ("type", "unmet")}
     if faults := plugin.faults(parameters):
         raise wrong("; ".join(faults))

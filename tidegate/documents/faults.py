@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tidegate.documents import later
+from tidegate.documents import refusals
 from tidegate.documents.scalars import say
 from tidegate.domain import plugins
 from tidegate.domain.errors import Fault
@@ -25,13 +25,13 @@ from tidegate.domain.errors import Fault
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _DEEPEST = 64
 
-UNIONS: dict[str, tuple[str, frozenset[str]]] = {
-    "trigger": ("a type of trigger", later.TRIGGERS),
-    "triggers": ("a type of trigger", later.TRIGGERS),
-    "constraints": ("a type of constraint", frozenset()),
-    "spec": ("a type of program", later.PROGRAMS),
+UNIONS = {
+    "trigger": "a type of trigger",
+    "triggers": "a type of trigger",
+    "constraints": "a type of constraint",
+    "spec": "a type of program",
 }
-"""The field that holds a union -> how to call its members, and those that belong to a later version."""
+"""The field that holds a union -> how to call its members."""
 
 
 def path_of(parts: Sequence[str | int]) -> str:
@@ -205,19 +205,17 @@ def _needed(where: Any, path: Sequence[int | str]) -> str:
 
 
 def _unknown_key(key: str, where: Any) -> str:
-    if key in later.KEYS:
-        return f"{key!r} is not in this version yet; leave it out"
     if not (isinstance(where, type) and issubclass(where, BaseModel)):
         return "is not known here"
-    return later.unknown(key, "a key here", fields_of(where))
+    return refusals.unknown(key, "a key here", fields_of(where))
 
 
 def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) -> str:
     field = next((part for part in reversed(path) if isinstance(part, str)), "")
-    what, refused = UNIONS[field]
+    what, made = UNIONS[field], refusals.MADE_BY if field == "spec" else {}
     known = [tag for tag in members(where) if tag != "custom"]
     if "kafka" in known:  # of the specs that are unions, the other one
-        what, refused = "a type of sink", frozenset()
+        what, made = "a type of sink", {}
     if field != "spec":
         known += plugins.known()
     if kind == "union_tag_not_found":
@@ -227,7 +225,6 @@ def _unknown_type(kind: str, given: Any, path: Sequence[int | str], where: Any) 
     tag = given.get("type")
     if not isinstance(tag, str):
         return f"`type` must be text, one of {', '.join(known)}, not {say(tag)}"
-    if tag in refused:
-        plural = what.rpartition(" ")[2] + "s"
-        return later.not_yet(f"{tag!r} {plural}", known)
-    return later.unknown(tag, what, known)
+    if tag in made:
+        return refusals.made_by(tag, known)
+    return refusals.unknown(tag, what, known)

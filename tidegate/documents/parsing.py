@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from tidegate.documents import declared, encode, kinds, later
+from tidegate.documents import declared, encode, kinds, refusals
 from tidegate.documents.calendars import calendar_of
 from tidegate.documents.faults import faults_of, json_faults
 from tidegate.documents.others import Borrowing
@@ -23,7 +23,7 @@ from tidegate.domain.naming import DEFAULT_NAMESPACE
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import Metadata
 
-KNOWN = [kind for kind in kinds.MODELS if kind not in later.KINDS]
+KNOWN = list(kinds.MODELS)
 
 
 def parse(
@@ -168,10 +168,8 @@ def _unknown_kind(said: object) -> str | None:
         return f"is missing: write one of {', '.join(KNOWN)}"
     if not isinstance(said, str):
         return f"must be text, one of {', '.join(KNOWN)}, not {say(said)}"
-    if said in later.KINDS:
-        return later.not_yet(f"{said!r} documents", KNOWN)
     if said not in KNOWN:
-        return later.unknown(said, "a kind of document", KNOWN)
+        return refusals.unknown(said, "a kind of document", KNOWN)
     return None
 
 

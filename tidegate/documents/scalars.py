@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tidegate.documents import later
+from tidegate.documents import refusals
 from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant, parse_size
 from tidegate.domain.triggers import Weekday
 from tidegate.domain.zones import UnknownZone, resolve
@@ -174,16 +174,14 @@ def is_name(text: str) -> bool:
 # ── closed choices ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def choice(what: str, available: Iterable[str], *, of_later: Iterable[str] = ()) -> BeforeValidator:
+def choice(what: str, available: Iterable[str]) -> BeforeValidator:
     """Reads one of a closed set of words, before a Literal. `what` completes "'x' is not ..."."""
-    words, refused = [str(one) for one in available], frozenset(of_later)
+    words = [str(one) for one in available]
 
     def read(value: object) -> str:
         text = _text(value, repr(words[0]))
-        if text in refused:
-            raise wrong(f"{text!r} is not in this version yet; available: {', '.join(words)}")
         if text not in words:
-            raise wrong(later.unknown(text, what, words))
+            raise wrong(refusals.unknown(text, what, words))
         return text
 
     return BeforeValidator(read)

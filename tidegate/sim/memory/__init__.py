@@ -69,8 +69,10 @@ class MemoryStore(
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
         self.data = Data()
         self.time = time
-        for name, slots in pools or [(name, most) for name, (most, _) in built_in(2).items()]:
+        for name, slots in pools:
             self.data.pool.rows[name] = PoolRow(name, slots)
+        for name, (slots, rate) in ({} if pools else built_in(2)).items():
+            self.data.pool.rows[name] = PoolRow(name, slots, 0, *(*rate, float(rate[2])) if rate else ())
 
     async def now(self) -> Instant:
         return self.time()

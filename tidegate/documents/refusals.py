@@ -1,19 +1,18 @@
-"""What is spoken of in the interface and belongs to a later version: refused by name, never silently accepted."""
+"""Sentences that refuse a word: with the nearest known one, or with what is declared in its place."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-KINDS: frozenset[str] = frozenset()
-TRIGGERS: frozenset[str] = frozenset()
-PROGRAMS = frozenset({"maintenance"})
-KEYS: frozenset[str] = frozenset()
+MADE_BY = {"maintenance": "MaintenancePolicy"}
+"""Types of programs that nobody declares -> the kind of document that makes them."""
 
 
-def not_yet(what: str, available: Iterable[str]) -> str:
-    """The sentence that refuses something of a later version, e.g. `not_yet("'data_size' triggers", [...])`."""
-    return f"{what} are not in this version yet; available: {', '.join(available)}"
+def made_by(type_: str, available: Iterable[str]) -> str:
+    """The sentence for such a type."""
+    kind = MADE_BY[type_]
+    return f"programs of type {type_!r} are made by policies: declare a {kind}; available here: {', '.join(available)}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
