@@ -100,8 +100,8 @@ class InstantsLost(MemoryTransaction):
 class LastFirst(MemoryTransaction):
     """A free slot wakes who came last."""
 
-    def _queue(self, key: str) -> list[RunKey]:
-        return list(reversed(super()._queue(key)))
+    def queue_of(self, key: str) -> list[RunKey]:
+        return list(reversed(super().queue_of(key)))
 
 
 GATE_BUGS = (

@@ -460,7 +460,7 @@ BUGS = (
         name="input-lost",
         laws=("input_complete",),
         change=_fed(_store(InputLost), feeds=replace(BUSY_FEEDS, change=5 * SECOND)),
-        first=15,
+        first=124,
     ),
     Bug(name="input-twice", laws=("input_complete",), change=_fed(_store(InputTwice))),
     Bug(name="unnumbered", laws=("published_once",), change=_fed(_store(control=Unnumbered))),
