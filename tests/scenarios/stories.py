@@ -20,7 +20,8 @@ def any_partition_with_a_minimum_interval(cast: Cast) -> Story:
     cast.partitions()
     yield from cast.until(lambda: len(cast.launched()) == 1)
     (first,) = cast.launched()
-    enough = datetime.fromisoformat(first["started_at"]) + timedelta(microseconds=cast.stage.span("5m"))
+    ready = datetime.fromisoformat(first["ready_at"])  # it starts when it is handed over, and says so a little later
+    enough = ready + timedelta(microseconds=cast.stage.span("5m"))
     for _ in range(4):
         yield cast.stage.span("50s")
         cast.partitions()
