@@ -75,35 +75,35 @@ def test_gates_hold_where_nothing_fails() -> None:
 
 @pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3")
 def test_what_is_collected_while_schedules_rest_is_kept_passed_by_or_merged_as_their_mode_says() -> None:
-    assert not _broken(RESTED, range(examples(5)))
-    assert not _broken(replace(RESTED, faults=False), range(examples(5)))
+    assert not _broken(RESTED, range(examples(3)))
+    assert not _broken(replace(RESTED, faults=False), range(examples(3)))
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("GATE-11", "GATE-13", "GATE-14", "GATE-17", "GATE-19", "LIFE-3")
-@pytest.mark.parametrize("first", range(11000, 11400, 50))
+@pytest.mark.parametrize("first", range(11000, 11200, 50))
 def test_no_gate_is_passed_in_hundreds_of_seeds(first: int) -> None:
     assert not _broken(GATED, range(first, first + 50))
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("GATE-10", "GATE-16", "LIFE-3", "LIFE-4")
-@pytest.mark.parametrize("first", range(13000, 13060, 20))
+@pytest.mark.parametrize("first", range(13000, 13040, 20))
 def test_gates_and_events_together_break_no_law(first: int) -> None:
     assert not _broken(RESTED, range(first, first + 20))
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("EVENT-1", "EVENT-2", "DATA-5", "DATA-10", "GATE-10", "GATE-16")
-@pytest.mark.parametrize("first", range(8340, 8500, 20))
+@pytest.mark.parametrize("first", range(8360, 8460, 20))
 def test_no_event_is_lost_or_counted_twice_in_many_seeds(first: int) -> None:
     assert not _broken(FED, range(first, first + 20))
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("RUN-1", "HA-4", "HA-5", "CATCH-5", "FAIL-3", "RUN-5", "RUN-9")
-@pytest.mark.parametrize("first", range(1000, 2000, 50))
-def test_no_law_breaks_in_a_thousand_seeds(first: int) -> None:
+@pytest.mark.parametrize("first", range(1000, 1600, 50))
+def test_no_law_breaks_in_hundreds_of_seeds(first: int) -> None:
     assert not _broken(SHORT, range(first, first + 50))
 
 
