@@ -150,7 +150,8 @@ class Store:
         self.looks += 1
         single = len(self.waiting) if crossing is None else crossing
         timed: list[int] = [tick.at for tick in ticks] + [one.at for one in due]
-        timed += [one.at for one in self.state.deadlines]  # at this very instant, and its time has not passed yet
+        # At this very instant, and its time has not passed yet; what the end of a run stored is a deadline like any other.
+        timed += [one.at for one in (*self.state.deadlines, *self.extra)]
         while single and timed and self.waiting[single - 1].at >= min(timed):
             single -= 1
         sums: dict[Subscription, Bulk] = {}
@@ -252,8 +253,6 @@ def lazy(trigger: Trigger, seed: int, many: int, *, late: bool) -> int:
             model.last_start = at
             store.facts = replace(store.facts, last_start=at)
             ends = at + chance.randrange(1, 9) * STEP
-            while any(came.at == ends for came, _ in left):
-                ends += STEP  # of an end and an arrival in one microsecond either may be seen first
     compare(model.fires, store.fires)
     return store.looks
 
