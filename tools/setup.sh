@@ -21,10 +21,9 @@ done
 
 if [ ! -x .venv/bin/python ]; then
     say "1/3 a virtual environment with $($python --version)"
-    "$python" -m venv .venv 2>/tmp/tidegate-venv.$$ || {
-        cat /tmp/tidegate-venv.$$ >&2; rm -rf .venv /tmp/tidegate-venv.$$
+    said=$("$python" -m venv .venv 2>&1) || {
+        printf '%s\n' "$said" >&2; rm -rf .venv
         die "Python cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv"; }
-    rm -f /tmp/tidegate-venv.$$
 fi
 say "2/3 uv, by version and hash"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock ||

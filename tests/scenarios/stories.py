@@ -12,6 +12,12 @@ from typing import Any
 from .stages import Cast, Story
 
 
+def _began(run: Any) -> datetime:
+    """A start is the beginning of the first attempt, which is committed before anything is launched; `started_at` is
+    when the backend has it, which a crowded machine reports late."""
+    return datetime.fromisoformat(run["attempts"][0]["created_at"])
+
+
 def any_partition_with_a_minimum_interval(cast: Cast) -> Story:
     """1. The first of five partitions within five minutes triggers a run; those after it do not, since not enough time
     has passed. When it has, one run takes them all."""
@@ -20,8 +26,7 @@ def any_partition_with_a_minimum_interval(cast: Cast) -> Story:
     cast.partitions()
     yield from cast.until(lambda: len(cast.launched()) == 1)
     (first,) = cast.launched()
-    ready = datetime.fromisoformat(first["ready_at"])  # it starts when it is handed over, and says so a little later
-    enough = ready + timedelta(microseconds=cast.stage.span("5m"))
+    enough = _began(first) + timedelta(microseconds=cast.stage.span("5m"))
     for _ in range(4):
         yield cast.stage.span("50s")
         cast.partitions()
@@ -30,7 +35,7 @@ def any_partition_with_a_minimum_interval(cast: Cast) -> Story:
     yield cast.stage.span("100s")
     yield from cast.until(lambda: sum(len(one["inputs"][0]["partitions"]) for one in cast.launched()) == 5)
     first, second = cast.launched()
-    assert datetime.fromisoformat(second["started_at"]) >= enough
+    assert _began(second) >= enough
     assert [len(one["inputs"][0]["partitions"]) for one in (first, second)] == [1, 4]
     yield cast.stage.span("6m")
     assert len(cast.runs()) == 2
