@@ -150,7 +150,7 @@ class Store:
         self.looks += 1
         single = len(self.waiting) if crossing is None else crossing
         timed: list[int] = [tick.at for tick in ticks] + [one.at for one in due]
-        # At this very instant, and its time has not passed yet; what the end of a run stored is a deadline like any other.
+        # At this very instant, and its time has not passed yet; what the end of a run stored is one of them.
         timed += [one.at for one in (*self.state.deadlines, *self.extra)]
         while single and timed and self.waiting[single - 1].at >= min(timed):
             single -= 1
