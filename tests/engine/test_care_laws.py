@@ -37,6 +37,20 @@ def test_a_table_is_measured_once_for_each_change(world: CareWorld) -> None:
 
 
 @pytest.mark.requirement("CARE-5")
+def test_a_policy_says_what_a_small_file_is_and_need_not_wait_for_another_measurement(world: CareWorld) -> None:
+    """Ten files of 1 MiB and one of 500."""
+    world.policy(operations={"expire_snapshots": {}})
+    world.write()
+    world.look()
+    bounds = {("512 KiB", "1 GiB"): (0, 0), ("2 MiB", "400 MiB"): (10, 1), ("1 TiB", "2 TiB"): (11, 0)}
+    for (small, large), said in bounds.items():
+        world.policy(operations={"expire_snapshots": {}}, thresholds={"small_file": small, "large_file": large})
+        health = crank(tables.get(world.store, FLIGHTS)).health
+        assert health is not None and (health.small_files, health.large_files) == said
+    assert world.lake.measured == [FLIGHTS]
+
+
+@pytest.mark.requirement("CARE-5")
 def test_a_broken_table_holds_up_no_other_and_says_why(world: CareWorld) -> None:
     world.policy()
     world.lake.broken["lake.raw.broken"] = "its manifest list is gone"

@@ -22,11 +22,14 @@ from tidegate.domain.programs import PySpark
 from tidegate.engine.watcher import Watcher
 from tidegate.lake.catalogs import RestCatalog
 from tidegate.lake.readers import ByNumber, LocalReader
+from tidegate.lake.surveying import LocalSurveyor
+from tidegate.pipeline.assess import SparkSurveyor
 from tidegate.pipeline.provision import Jar, provision
 from tidegate.pipeline.session import iceberg_catalog
 from tidegate.pipeline.watch import SparkReader
 from tidegate.ports.lake import CatalogSpec, Order
 from tidegate.ports.spark import DriverSpec
+from tidegate.ports.tables import SurveyOrder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -176,6 +179,29 @@ async def test_a_spark_job_reads_watched_tables_as_they_are_read_one_by_one(lake
         assert list(await reader.read(orders[:5])) == list(few[:5])  # by the same process
     finally:
         await reader.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("LAKE-4", "CARE-5")
+async def test_a_spark_job_measures_tables_as_they_are_measured_one_by_one(lake) -> None:
+    spec = DriverSpec(home=str(lake.home), catalog_url=lake.url, settings=lake.settings)
+    catalog = iceberg_catalog(spec)
+    catalog.create_namespace_if_not_exists("measured")
+    orders = [SurveyOrder(table="lake.measured.gone", location="file:///nowhere/1.metadata.json", now=5)]
+    for number in range(4):
+        table = catalog.create_table(f"measured.t{number}", SCHEMA, partition_spec=BY_DAY)
+        for day in range(number):
+            table.append(rows((f"0{day}", day), ("00", day)))
+        orders.append(SurveyOrder(table=f"lake.measured.t{number}", location=table.metadata_location, now=5))
+    catalog.engine.dispose()
+    few = await LocalSurveyor().survey(orders)
+    surveyor = SparkSurveyor(spec)
+    try:
+        assert list(await surveyor.survey(orders)) == list(few)
+    finally:
+        await surveyor.close()
+    assert few[0].error
+    assert [one.health["data_files"] for one in few[1:] if one.health] == [0, 1, 3, 5]
 
 
 @pytest.mark.anyio

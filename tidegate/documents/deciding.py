@@ -18,7 +18,7 @@ from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt, debt
 from tidegate.domain.maintenance.decision import Decision, Switches, Table, Terms, decide_all
 from tidegate.domain.maintenance.health import TableHealth
-from tidegate.domain.maintenance.issues import Issue, issues
+from tidegate.domain.maintenance.issues import DEFAULT_THRESHOLDS, Issue, Thresholds, issues
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.policy import Policy, resolve
 from tidegate.domain.maintenance.state import Prediction, TableState, remembered
@@ -49,23 +49,25 @@ class Memory:
     """Healths and predictions that were read already, since most tables are as they were."""
 
     def __init__(self) -> None:
-        self._health: dict[str, tuple[int, TableHealth]] = {}
+        self._health: dict[str, tuple[tuple[int, int, int], TableHealth]] = {}
         self._predicted: dict[str, tuple[int, str, int, dict[Operation, Prediction]]] = {}
 
-    def health(self, table: TableRecord) -> TableHealth | None:
-        """None while nobody has measured it; a table that cannot be read has a fault, and no figures."""
+    def health(self, table: TableRecord, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> TableHealth | None:
+        """What is small and large is as `thresholds` say. None while nobody has measured it; a table that cannot be
+        read has a fault, and no figures."""
         if table.error:
             return TableHealth(assessed_at=table.assessed_at or 0, fault=table.error)
         if table.health is None:
             return None
+        key = (table.version, thresholds.small_file, thresholds.large_file)
         known = self._health.get(table.table)
-        if known is None or known[0] != table.version:
-            known = self._health[table.table] = (table.version, health_of(table.health))
+        if known is None or known[0] != key:
+            known = self._health[table.table] = (key, health_of(table.health).counted(*key[1:]))
         return known[1]
 
     def predictions(self, table: TableRecord, policy: Policy, now: Instant) -> dict[Operation, Prediction]:
         """What each operation of the policy would do. Only expiry depends on the time."""
-        health = self.health(table)
+        health = self.health(table, policy.thresholds)
         known = self._predicted.get(table.table)
         key = (table.version, policy.name, policy.revision)
         if known is None or known[:3] != key:
@@ -164,7 +166,7 @@ def state_of(
     """A table as maintenance is decided for it. `since`: when its policy began to hold; `busy`: the run that maintains
     it now. Until it was measured after a maintenance, its figures would tell of work that is done: it stays busy."""
     whole = care.get(WHOLE, {})
-    health = memory.health(table)
+    health = memory.health(table, policy.thresholds)
     if busy is None and table.assessed is None and table.health is not None:
         busy = MEASURING
     return TableState(

@@ -28,12 +28,6 @@ _TASKS_A_CORE = 8
 """Tables are of very different sizes: with more tasks than cores nobody waits for the last one for long."""
 
 
-def survey_on_spark(spark: SparkSession, orders: Sequence[SurveyOrder]) -> list[Survey]:
-    """The same as measuring them one by one, by the executors of this session."""
-    lines = [json.dumps(asdict(order)) for order in orders]
-    return [Survey(**json.loads(line)) for line in _survey(spark, lines)]
-
-
 def _survey(spark: SparkSession, lines: Sequence[str]) -> list[str]:
     tasks = max(1, min(spark.sparkContext.defaultParallelism * _TASKS_A_CORE, len(lines) // _ROWS_A_TASK))
     frame = spark.createDataFrame(list(enumerate(lines)), "number long, line string").repartition(tasks, "number")

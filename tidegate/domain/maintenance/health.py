@@ -7,7 +7,7 @@ follows from it: no condition is met by it and no issue arises.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegate.domain.instants import DAY, Duration, Instant
@@ -93,6 +93,19 @@ class TableHealth:
     """The snapshot of which the newest table statistics are."""
     partition_stats_snapshot: int | None = None
     files: tuple[PartitionFiles, ...] | None = None
+
+    def counted(self, small: int, large: int) -> TableHealth:
+        """The same, with the files below `small` and above `large` bytes counted; as it is where sizes are unknown."""
+        if self.files is None or (small, large) == (self.small_file_bytes, self.large_file_bytes):
+            return self
+        sizes = [size for one in self.files for size in one.sizes]
+        return replace(
+            self,
+            small_files=sum(size < small for size in sizes),
+            large_files=sum(size > large for size in sizes),
+            small_file_bytes=small,
+            large_file_bytes=large,
+        )
 
     @property
     def average_file(self) -> float | None:
