@@ -6,6 +6,9 @@ SEEDS ?= 1
 MINUTES ?= 0
 SECONDS ?= 20
 
+# A machine may forbid it to write compiled modules. Tests start hundreds of processes: each would compile all it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo test check bench sim chaos mutants requirements reference lock format
 
 help:            ## what there is
@@ -14,7 +17,7 @@ help:            ## what there is
 setup:           ## the environment, in .venv
 	@tools/setup.sh
 
-demo: setup      ## the main job on real data: two minutes, and every promise checked
+demo: setup      ## the main job on real data: three minutes, and every promise checked
 	@$(BIN)/python -m demo
 
 check: setup     ## format, lint, types, contracts, fast tests
@@ -31,7 +34,7 @@ bench: setup     ## benchmarks, as ratios within one run
 	@$(BIN)/python -m bench
 
 sim: setup       ## the engine in a false world: make sim SEED=7 HOURS=240 SEEDS=100; SWARM=1: each seed its own mix
-	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS) $(if $(SWARM),--swarm)
+	@$(BIN)/python -m tidegate.sim --seed $(SEED) --hours $(HOURS) --seeds $(SEEDS) --minutes $(MINUTES) $(if $(SWARM),--swarm)
 
 chaos: setup     ## real processes under real faults, and a history that is checked: make chaos MINUTES=60 SEED=7
 	@$(BIN)/python -m chaos --seed $(SEED) --seconds $(SECONDS) --minutes $(MINUTES)
@@ -47,6 +50,7 @@ reference: setup ## the pages of docs/reference that are made from the code
 	@$(BIN)/python tools/command_page.py > docs/reference/command-line.md
 	@$(BIN)/python tools/document_page.py > docs/reference/documents.md
 	@$(BIN)/python tools/options_page.py > docs/reference/maintenance-options.md
+	@$(BIN)/python tools/history_page.py > docs/reference/history.md
 	@$(BIN)/python -m tidegate.settings > docs/reference/settings.md
 	@$(BIN)/python -m tidegate.api.reference > docs/reference/rest.md
 

@@ -28,6 +28,8 @@ ALL = (
     "cron",
     "planning",
     "maintenance",
+    "prediction",
+    "peer",
     "outage",
     "simulator",
     "fires",
@@ -38,6 +40,8 @@ ALL = (
     "idle",
     "life",
     "failover",
+    "second",
+    "upgrade",
     "events",
     "arrivals",
     "watch",
@@ -45,6 +49,8 @@ ALL = (
     "relay",
     "commits",
     "spark",
+    "cancels",
+    "hot",
 )
 WIDTH = 80
 

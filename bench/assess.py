@@ -11,7 +11,7 @@ from time import perf_counter
 
 from bench.figures import Figure, Say, at_most, median
 from bench.generated_lake import COMMITS, generate
-from bench.ground import ground
+from bench.ground import cpu_of, ground
 from tidegate.domain.instants import SECOND
 from tidegate.lake.surveying import LocalSurveyor
 from tidegate.pipeline.assess import SparkSurveyor
@@ -29,24 +29,27 @@ def measure(say: Say, tables: int = 10_000, changed: int = 100) -> list[Figure]:
         lake = generate(Path(folder), tables, changed)
         jars = os.environ.get("TIDEGATE_BENCH_JARS", "")
         spec = DriverSpec(home=str(base.home), catalog_url=base.server.tcp_url, settings=SparkSettings(jars_dir=jars))
-        full, told = asyncio.run(_measure(spec, lake.first, lake.second, say))
+        full, cpu, told = asyncio.run(_measure(spec, lake.first, lake.second, say))
     how = f"after the session is up; {COMMITS} manifests each, none remembered"
     few = f"median; {changed} tables in the scheduler's process, one manifest of nine is new"
     return [
         at_most(f"health of {tables:,} tables, measured on Spark", full, "s", 60, how),
+        at_most("the same, processor time", cpu, "s", None, f"{how}; Spark's processes together"),
         at_most(f"{changed} of {tables:,} tables changed, measured", told, "s", 2, few),
     ]
 
 
-async def _measure(spec: DriverSpec, first: list[str], second: list[str], say: Say) -> tuple[float, float]:
+async def _measure(spec: DriverSpec, first: list[str], second: list[str], say: Say) -> tuple[float, float, float]:
     surveyor = SparkSurveyor(spec)
     try:
         _check(await surveyor.survey(_orders(first[:10])), COMMITS)  # the session comes up
-        began = perf_counter()
+        process = surveyor._helper._process
+        assert process is not None
+        before, began = cpu_of(process.pid), perf_counter()
         found = await surveyor.survey(_orders(first))
-        full = perf_counter() - began
+        full, cpu = perf_counter() - began, cpu_of(process.pid) - before
         _check(found, COMMITS)
-        say(f"all in {full:.1f} s")
+        say(f"all in {full:.1f} s, of which {cpu:.1f} s of processor time")
     finally:
         await surveyor.close()
     local = LocalSurveyor()
@@ -59,7 +62,7 @@ async def _measure(spec: DriverSpec, first: list[str], second: list[str], say: S
         _check(await local.survey(orders), COMMITS + 1)
         took.append((perf_counter() - began) / len(orders) * len(second))
         say(f"{len(second)} changed in {took[-1]:.2f} s")
-    return full, median(took)
+    return full, cpu, median(took)
 
 
 def _orders(locations: Sequence[str]) -> list[SurveyOrder]:

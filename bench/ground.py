@@ -26,7 +26,8 @@ from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import Concurrency, ScheduleSpec
 from tidegate.domain.triggers import Trigger
-from tidegate.ports.control import Metadata
+from tidegate.launchers.spark_drivers import end_drivers
+from tidegate.ports.records import Metadata
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer
 from tidegate.store.store import PostgresStore
@@ -40,10 +41,12 @@ class Ground:
 
     home: Path
     server: EmbeddedServer
+    other: str = ""
+    """The URL of one of its further databases, where that is what is meant."""
 
     @property
     def url(self) -> str:
-        return self.server.url
+        return self.other or self.server.url
 
     def database(self, name: str) -> str:
         """The URL of a further database of the same server, with the schema."""
@@ -70,6 +73,7 @@ def ground(settings: dict[str, str] | None = None) -> Iterator[Ground]:
             migrate.upgrade(server.start())
             yield Ground(Path(folder), server)
         finally:
+            end_drivers(Path(folder))  # warm ones outlive their worker
             server.stop()
 
 

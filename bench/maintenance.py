@@ -1,6 +1,7 @@
 """Deciding maintenance: 10,000 tables with seven operations each, judged with every reason and selected under a budget.
 
-Then how good a selection by value is, against the optimum that dynamic programming finds. Nothing is read or stored.
+Before that whole passes of the caretaker over as many tables in PostgreSQL (`kept`), of which `bench.caretaking` tells.
+Then how good a selection by value is, against the optimum that dynamic programming finds.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import random
 from time import process_time
 
+from bench import caretaking
 from bench.figures import Figure, Say, at_least, at_most, median
 from tidegate.domain.instants import DAY, HOUR, parse_instant
 from tidegate.domain.maintenance.budget import Candidate, Room, select
+from tidegate.domain.maintenance.choosing import decide_all
 from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt
-from tidegate.domain.maintenance.decision import Decision, Table, Terms, Verdict, decide_all
+from tidegate.domain.maintenance.decision import Decision, Table, Terms, Verdict
 from tidegate.domain.maintenance.health import Metric, TableHealth
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.patterns import TablePattern
@@ -42,7 +45,7 @@ _RULES: tuple[tuple[Operation, Schedule | None, dict[Metric, float]], ...] = (
 )
 
 
-def measure(say: Say) -> list[Figure]:
+def measure(say: Say, kept: int = 10_000) -> list[Figure]:
     """Raises AssertionError when the budget is overshot: a fast wrong answer is no figure."""
     tables = _tables()
     seconds = []
@@ -58,6 +61,7 @@ def measure(say: Say) -> list[Figure]:
     say(f"selection: {min(shares):.4f} to {max(shares):.4f} of the optimum")
     knapsacks = f"worst of {KNAPSACKS} random knapsacks of {ITEMS} operations"
     return [
+        *caretaking.measure(say, kept),
         at_most("decide maintenance", min(seconds), "s", 1.0, how),
         at_most("decide maintenance, median", median(seconds), "s", None, how),
         at_least("selection under a budget", 100 * min(shares), "% of the optimum", 95, knapsacks),

@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     seconds = options.minutes * 60 if options.minutes else options.seconds
     home = Path(options.home or tempfile.mkdtemp(prefix="tidegate-chaos-"))
+    if home.exists() and not (home.is_dir() and not any(home.iterdir())):
+        raise SystemExit(f"{home} is no empty directory; name one that is, one that is not there yet, or none")
     rng = Random(f"chaos {options.seed}")
     cluster = Cluster(home, schedulers=options.schedulers, workers=options.workers, apis=options.apis)
     chaos = Chaos(cluster, Random(f"faults {options.seed}"), pause=options.pause, freeze=options.freeze)
@@ -55,8 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found["nobody_ends_by_itself"] = cluster.unasked
     found["the_audit_holds"] = [] if audit == "holds" else [audit]
     broken = sum(map(len, found.values()))
-    if cluster.turned_away:
-        chaos.counts["started while the database was away"] = cluster.turned_away
     print(_again(options))
     print(_report(history, chaos, found, seconds, time.monotonic() - began, slowest), flush=True)
     if broken:
@@ -113,15 +113,18 @@ def _tend(cluster: Cluster, stop: threading.Event) -> None:
 
 
 def _drain(cluster: Cluster, patience: float = 90.0) -> None:
-    """Until nothing waits or runs, or that takes too long, which the laws then tell."""
-    deadline = time.monotonic() + patience
+    """Until nothing waits or runs, or no less of it than `patience` seconds ago, which the laws then tell."""
+    least, deadline = None, time.monotonic() + patience
     with psycopg.connect(cluster.server.url, autocommit=True) as connection:
         while time.monotonic() < deadline:
             row = connection.execute(
                 "SELECT (SELECT count(*) FROM run_live) + (SELECT count(*) FROM event_inbox)"
+                " + (SELECT count(*) FROM sink WHERE pos < (SELECT coalesce(max(pos), 0) FROM event))"
             ).fetchone()
             if row == (0,) and cluster.ready():
                 return
+            if row is not None and (least is None or row[0] < least):
+                least, deadline = row[0], time.monotonic() + patience
             time.sleep(0.1)
 
 
@@ -160,6 +163,7 @@ def _report(
         f"  attempts  {len(history.attempts)}: " + _listed(ends),
         f"  events    {len(history.published)} acknowledged, each once in the log; "
         f"{len(history.triggered)} runs asked for by hand",
+        f"  sink      {len(history.arrived)} events",
         f"  journal   {len(history.journal)} lines of the programs' own",
     ]
     for law, faults in found.items():

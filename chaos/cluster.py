@@ -45,9 +45,13 @@ resync = "PT5S"
 [log]
 format = "json"
 """
+TOLD = """\
+CREATE SCHEMA chaos
+CREATE TABLE told (id text PRIMARY KEY, at timestamptz, type text, key text, schedule text, event jsonb, n bigserial)
+"""
+"""What the sink writes to; `n` says in which order."""
 POSTGRES = {"shared_buffers": "64MB", "max_connections": "120"}
 START = 60.0
-NO_DATABASE = "Error: The database does not answer"
 
 
 @dataclass
@@ -61,8 +65,6 @@ class Member:
     process: subprocess.Popen[bytes] | None = None
     back_at: float = 0.0
     frozen: bool = False
-    said_before: int = 0
-    """How long its log was when the process that holds it now was started."""
     skew: int = 0
     """How many seconds its clock is ahead of everybody's."""
 
@@ -90,8 +92,6 @@ class Cluster:
     members: list[Member] = field(default_factory=list)
     rests: bool = False  # dead members are not started again
     unasked: list[str] = field(default_factory=list)
-    turned_away: int = 0
-    """How often a process that was started while the database was away said so and ended, as it should."""
 
     def __post_init__(self) -> None:
         self.server = EmbeddedServer(self.home / "database", settings=POSTGRES)
@@ -110,6 +110,8 @@ class Cluster:
         (self.home / "skewed" / "sitecustomize.py").write_text(CLOCK)
         self.server.start()
         migrate.upgrade(self.server.url)
+        with psycopg.connect(self.server.url) as connection:
+            connection.execute(TOLD)
         for role, many in (("scheduler", self.schedulers), ("worker", self.workers), ("api", self.apis)):
             for number in range(1, many + 1):
                 port = _free_port() if role == "api" else 0
@@ -141,13 +143,12 @@ class Cluster:
         if member.port:
             command += ["--port", str(member.port)]
         with (self.home / f"{member.name}.log").open("ab") as log:
-            member.said_before = log.tell()
             member.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**inherited, "TIDEGATE_DATABASE_URL": url},
+                env={**inherited, "TIDEGATE_DATABASE_URL": url, "TIDEGATE_SCHEDULER__CRASH_WAIT": "PT2S"},
                 start_new_session=True,
             )
         member.frozen = False
@@ -155,29 +156,19 @@ class Cluster:
     # ── what keeps it up ───────────────────────────────────────────────────────────────────────────────────────────
 
     def tend(self, rng: Random) -> None:
-        """Start again what has ended, a while after it was seen to have; where the database is away, later."""
+        """Start again what has ended, a while after it was seen to have, whether the database is there or not."""
         with self._lock:
             for member in self.members:
                 if member.alive or self.rests:
                     continue
                 now = time.monotonic()
                 if not member.back_at:
-                    if member.process is None or member.process.pid in self._killed:
-                        pass
-                    elif member.process.returncode == 1 and NO_DATABASE in self._last_words(member):
-                        self.turned_away += 1
-                    else:
+                    if member.process is not None and member.process.pid not in self._killed:
                         self.unasked.append(f"{member.name} ended by itself with {member.process.returncode}")
                     member.back_at = now + rng.choice((0.0, 0.2, 1.0, 3.0))
-                elif now >= member.back_at and not self.database_away:
+                elif now >= member.back_at:
                     member.back_at = 0.0
                     self._spawn(member)
-
-    def _last_words(self, member: Member) -> str:
-        """What its last process wrote."""
-        with (self.home / f"{member.name}.log").open("rb") as log:
-            log.seek(member.said_before)
-            return log.read().decode("utf-8", "replace")
 
     # ── what is done to it ─────────────────────────────────────────────────────────────────────────────────────────
 

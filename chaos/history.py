@@ -54,6 +54,15 @@ class AttemptRow(NamedTuple):
     finished_at: int
 
 
+class Told(NamedTuple):
+    """An event as it is in the log, or as it arrived in the table that a sink writes. `lane`: within it the order
+    counts."""
+
+    pos: int
+    type: str
+    lane: str
+
+
 class Stretch(NamedTuple):
     schedule: str
     first: int
@@ -73,6 +82,8 @@ class History:
     reigns: Mapping[str, tuple[int, int]]  # schedule -> enabled at, put to rest at
     log: list[tuple[str, str]]  # type and publisher's id of each published event
     told: Mapping[tuple[tuple[int, int, int], str], int]  # run, type -> how often its event is in the log
+    owed: list[Told]  # the whole log
+    arrived: list[Told]  # what the sink's table has, as it came
     left: Mapping[str, int]  # what should be nothing, by name
     answers: list[Mapping[str, Any]]  # runs as the API tells them
     published: list[tuple[str, str]] = field(default_factory=list)
@@ -94,6 +105,8 @@ LEFT = {
     "places of limits that nobody holds": "SELECT coalesce(sum(held), 0) FROM limit_counter",
     "slots of pools that nobody holds": "SELECT coalesce(sum(used), 0) FROM pool",
     "news that nobody took": "SELECT count(*) FROM event_inbox",
+    "sinks that are behind": "SELECT count(*) FROM sink WHERE pos < (SELECT coalesce(max(pos), 0) FROM event)",
+    "events that a sink set aside": "SELECT count(*) FROM sink_refusal",
     "duties with more than one owner": "SELECT count(*) - count(DISTINCT duty) FROM lease",
 }
 
@@ -124,6 +137,11 @@ def read(url: str, api: str, journal: Path) -> History:
         told = rows(
             "SELECT slot, schedule_id, ord, type, count(*) FROM event WHERE slot IS NOT NULL GROUP BY 1, 2, 3, 4"
         )
+        owed = rows(
+            "SELECT e.pos, e.type, coalesce(s.namespace || '/' || s.name, e.key)"
+            " FROM event e LEFT JOIN schedule s ON s.id = e.schedule_id"
+        )
+        arrived = rows("SELECT id::bigint, type, coalesce(schedule, key) FROM chaos.told ORDER BY n")
         left = {name: int(rows(statement)[0][0]) for name, statement in LEFT.items()}
     return History(
         journal=read_journal(journal),
@@ -133,6 +151,8 @@ def read(url: str, api: str, journal: Path) -> History:
         reigns={name: (first, last) for name, first, last in reigns},
         log=[tuple(row) for row in log],
         told={(tuple(row[:3]), row[3]): row[4] for row in told},
+        owed=[Told(*row) for row in owed],
+        arrived=[Told(*row) for row in arrived],
         left=left,
         answers=_pages(api),
     )

@@ -161,6 +161,19 @@ def everything_is_told_once(history: History) -> Iterator[str]:
             yield f"{run.schedule}: its start is told {times} times"
 
 
+def every_event_reaches_the_sink(history: History) -> Iterator[str]:
+    """What is in the log arrived in the sink's table, each event once by its id, first in the order of its schedule."""
+    owed, came = Counter(history.owed), Counter(history.arrived)
+    yield from (f"event {one.pos} ({one.type}) never reached the sink" for one in sorted(owed.keys() - came.keys()))
+    yield from (f"the sink has {one.pos} ({one.type}): not in the log" for one in sorted(came.keys() - owed.keys()))
+    yield from (f"the sink has event {one.pos} {n} times" for one, n in came.items() if n > 1)
+    newest: dict[str, int] = {}
+    for one in history.arrived:
+        if one.pos < newest.get(one.lane, 0):
+            yield f"the sink got event {one.pos} of {one.lane} after {newest[one.lane]}"
+        newest[one.lane] = max(one.pos, newest.get(one.lane, 0))
+
+
 def the_doors_tell_the_same(history: History) -> Iterator[str]:
     """What the API answers is what is in the tables."""
     there = Counter((run.schedule, run.outcome) for run in history.runs)
@@ -186,6 +199,7 @@ LAWS: tuple[Law, ...] = (
     what_follows_follows,
     nothing_is_left,
     everything_is_told_once,
+    every_event_reaches_the_sink,
     the_doors_tell_the_same,
 )
 

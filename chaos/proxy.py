@@ -171,7 +171,7 @@ class _Carried:
         return False
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := await reader.read(65536):
                 await self._hold()
                 if not self._muted:
@@ -179,6 +179,9 @@ class _Carried:
                     await writer.drain()
             if not self._muted:
                 writer.close()
+        except OSError:  # the server reset it, as when it is stopped at once
+            if not self._muted:
+                writer.transport.abort()
 
     async def _hold(self) -> None:
         if self._wire.delay:

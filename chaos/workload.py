@@ -41,6 +41,8 @@ COUNTS = {"each": ("user.tick", 1), "three": ("user.tick", 3), "bytes": ("datase
 """schedule -> (type of its events, how many of them are one run)."""
 TAKES_ALL = ("either", "silence", "pair")
 """Schedules in whose runs every one of their events must be told exactly once."""
+SINK = {"type": "table", "table": "chaos.told"}
+"""Where everything that happens is carried on to, declared before anything happens."""
 SHARED_LIMIT = ("limit", ("odd-cron", "pair", "flaky"), 2)
 """A group, who is in it, and how many of it may run at once."""
 
@@ -138,6 +140,7 @@ class Workload:
 
     def declare(self) -> None:
         doors, until = Doors(self.urls, self.rng), time.monotonic() + 120
+        doors.insist("PUT", "/sinks/told", until, json={"spec": SINK})
         for name, program in programs(self.journal).items():
             doors.insist("PUT", f"/namespaces/{NAMESPACE}/programs/{name}", until, json={"spec": program})
         self.once_at = (int(time.time()) + 8) * 1_000_000

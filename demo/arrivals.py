@@ -5,8 +5,9 @@ rows of runs and events. Nothing here uses Tidegate's triggers or its own explan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -30,22 +31,18 @@ class Started:
     created_at: int
     started_at: int
     outcome: str
-    partial: bool
     inputs: Mapping[str, Mapping[str, Any]]
 
 
 def started(connection: psycopg.Connection[Any], schedule: str) -> list[Started]:
     """The runs of a schedule that started, oldest first."""
     rows = connection.execute(
-        "SELECT r.created_at, r.started_at, coalesce(r.outcome, 'open'), r.evidence, r.inputs"
+        "SELECT r.created_at, r.started_at, coalesce(r.outcome, 'open'), r.inputs"
         " FROM run r JOIN schedule s ON s.id = r.schedule_id"
         " WHERE s.namespace = 'demo' AND s.name = %s AND r.started_at IS NOT NULL ORDER BY r.started_at",
         [schedule],
     ).fetchall()
-    return [
-        Started(created, begun, outcome, bool((evidence or {}).get("timed_out_waiting")), inputs or {})
-        for created, begun, outcome, evidence, inputs in rows
-    ]
+    return [Started(created, begun, outcome, inputs or {}) for created, begun, outcome, inputs in rows]
 
 
 def outcomes(connection: psycopg.Connection[Any]) -> dict[str, Counter[str]]:
@@ -73,30 +70,45 @@ def told(connection: psycopg.Connection[Any], dataset: str) -> dict[int, int]:
     return dict(rows) if len(dict(rows)) == len(rows) else {}
 
 
-def commits(tables: Mapping[str, Any], connection: psycopg.Connection[Any], claims: Callable[[Claim], None]) -> None:
-    """Each commit that brought rows is one event; what only rewrites is none. `tables`: PyIceberg tables by name."""
+def commits(
+    tables: Mapping[str, Any],
+    past: Collection[int],
+    connection: psycopg.Connection[Any],
+    claims: Callable[[Claim], None],
+) -> None:
+    """Each commit that brought rows is one event; what only rewrites is none. `tables`: PyIceberg tables by name, whose
+    older snapshots may have expired; `past`: snapshots from before anybody watched."""
     right, seen = True, []
     for name, table in tables.items():
         snapshots = table.metadata.snapshots
         brought = [one.snapshot_id for one in snapshots if int(one.summary.get("added-records") or 0)]
-        brought = [number for number in brought if number not in _rewrites(snapshots)]
+        brought = [number for number in brought if number not in _rewrites(snapshots) and number not in past]
         events = told(connection, name)
         right &= set(brought) <= events.keys() and not events.keys() & _rewrites(snapshots)
-        seen.append(f"{name}: {len(brought)} commits with rows, {len(events)} events")
-    claims(Claim("each commit of new rows is one event, and the cleanup's commit is none", right, "; ".join(seen)))
+        seen.append(f"{name}: {len(brought)} commits with rows that have not expired, {len(events)} events")
+    claims(Claim("each commit of new rows is one event, and one that only rewrites is none", right, "; ".join(seen)))
 
 
 def _rewrites(snapshots: Sequence[Any]) -> set[int]:
     return {one.snapshot_id for one in snapshots if one.summary.operation.value == "replace"}
 
 
-def ranges(runs: Sequence[Started], name: str, dataset: str, total: int, claims: Callable[[Claim], None]) -> None:
-    """The inputs of a consumer's runs join without gap or overlap, and hold all rows."""
+def ranges(
+    runs: Sequence[Started],
+    name: str,
+    dataset: str,
+    total: int,
+    past: Collection[int],
+    claims: Callable[[Claim], None],
+) -> None:
+    """The inputs of a consumer's runs join without gap or overlap, and hold all rows. `past`: snapshots from before
+    anybody watched, at one of which the first may begin."""
     at, joined, rows = None, True, 0
     for run in runs:
         given = run.inputs[dataset]
         if given["to_snapshot"] is not None:
-            joined &= given["from_snapshot"] in (at, given["to_snapshot"])
+            first = at is None and given["from_snapshot"] is not None and int(given["from_snapshot"]) in past
+            joined &= first or given["from_snapshot"] in (at, given["to_snapshot"])
             at, rows = given["to_snapshot"], rows + int(given["rows"])
     failed = [run.outcome for run in runs if run.outcome != "succeeded"]
     claims(
@@ -132,26 +144,29 @@ def reasons(connection: psycopg.Connection[Any], claims: Callable[[Claim], None]
             f"{by_days} by days, {by_time} by time, {wrong} without a reason",
         )
     )
-    both, partial, wrong = 0, 0, 0
+    both, waited, wrong = 0, 0, 0
     for run in started(connection, "report"):
-        arrived = [_arrivals(events[name], run.inputs[name]) for name in (FLIGHTS, WEATHER)]
-        if not run.partial and all(arrived):
+        # By what had come when it was made: what came while it waited for its turn joined it.
+        arrived = [_arrivals(events[name], run.inputs[name], run.created_at) for name in (FLIGHTS, WEATHER)]
+        first = min((min(one) for one in arrived if one), default=run.created_at)
+        if all(arrived):
             both += 1
-        elif run.partial and run.created_at - min(min(one) for one in arrived if one) >= LONGEST:
-            partial += 1
+        elif run.created_at - first >= LONGEST:
+            waited += 1
         else:
             wrong += 1
     claims(
         Claim(
             "'report' ran with both, or 30 s after the first with what there was",
-            not wrong and both + partial > 0,
-            f"{both} with both, {partial} after 30 s, {wrong} without a reason",
+            not wrong and both + waited > 0,
+            f"{both} with both, {waited} after 30 s, {wrong} without a reason",
         )
     )
-    silences = [
-        run.created_at - max((at for at in events[FLIGHTS].values() if at < run.created_at), default=run.created_at)
-        for run in started(connection, "cleanup")
-    ]
+    silences = []
+    for run in started(connection, "cleanup"):
+        # The longest since the run before it: another may come after the silence, before the run is made.
+        come = [*_arrivals(events[FLIGHTS], run.inputs[FLIGHTS], run.created_at), run.created_at]
+        silences.append(max((later - one for one, later in pairwise(come)), default=0))
     claims(
         Claim(
             "'cleanup' ran when no flights had come for 10 s",
@@ -161,13 +176,16 @@ def reasons(connection: psycopg.Connection[Any], claims: Callable[[Claim], None]
     )
 
 
-def _arrivals(events: Mapping[int, int], given: Mapping[str, Any]) -> list[int]:
-    """When the events of an input arrived."""
+def _arrivals(events: Mapping[int, int], given: Mapping[str, Any], until: int) -> list[int]:
+    """When those events of an input arrived that came by an instant. The first input may begin where nobody watched,
+    so that no event told of its beginning."""
     order = list(events)
     if given["to_snapshot"] is None or given["to_snapshot"] == given["from_snapshot"]:
         return []
-    begin = order.index(int(given["from_snapshot"])) + 1 if given["from_snapshot"] is not None else 0
-    return [events[one] for one in order[begin : order.index(int(given["to_snapshot"])) + 1]]
+    before = None if given["from_snapshot"] is None else int(given["from_snapshot"])
+    begin = order.index(before) + 1 if before in events else 0
+    found = order[begin : order.index(int(given["to_snapshot"])) + 1]
+    return [events[one] for one in found if events[one] <= until]
 
 
 def results(

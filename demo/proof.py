@@ -110,3 +110,13 @@ def landed_days(
         [schedule],
     ).fetchall()
     return {day_of(datetime.fromtimestamp(fire / SECOND, UTC), PERIODS[schedule]).isoformat(): fire for (fire,) in rows}
+
+
+def ends(connection: psycopg.Connection[Any], schedule: str) -> list[int]:
+    """When each of a schedule's runs that succeeded ended, in microseconds."""
+    rows = connection.execute(
+        "SELECT r.finished_at FROM run r JOIN schedule s ON s.id = r.schedule_id"
+        " WHERE s.namespace = 'demo' AND s.name = %s AND r.outcome = 'succeeded' ORDER BY 1",
+        [schedule],
+    ).fetchall()
+    return [one for (one,) in rows]

@@ -1,7 +1,7 @@
 """Flights and weather land day by day in Iceberg tables, and what is made of them follows as they arrive.
 
     tidegate deploy examples/flights.py          # this file
-    tidegate apply -f examples/flights.yaml      # the same, as YAML
+    tidegate apply -f examples/flights.yaml      # the same programs, as YAML
 
 Change a schedule below and deploy again: only what differs is replaced.
 """

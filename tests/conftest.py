@@ -23,6 +23,15 @@ def pytest_configure(config: pytest.Config) -> None:
     sizes.configure(config)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups that pytest-xdist does not keep together would start Spark twice, and fail for all kinds of reasons."""
+    if config.getoption("loadgroup", False):
+        lost = [one.nodeid for one in items if one.get_closest_marker("xdist_group") and "@" not in one.nodeid]
+        if lost:
+            raise pytest.UsageError(f"this pytest and pytest-xdist ignore xdist_group, for one in {lost[0]}")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Async tests (`pytest.mark.anyio`) run on asyncio."""

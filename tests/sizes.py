@@ -1,11 +1,13 @@
-"""How much is tried: `make check` tries a part, `make test` all of it."""
+"""How much is tried: `make check` tries a part, `make test` all of it; new examples each time, or, with SAME_EXAMPLES
+in the environment, the same ones, so that a change is judged by what it changed."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 _part = {"fast": False}
 
@@ -13,7 +15,12 @@ _part = {"fast": False}
 def configure(config: pytest.Config) -> None:
     """Whether this is a fast run: one that leaves the slow tests out. Before any test module is read."""
     _part["fast"] = "not slow" in str(config.getoption("-m", default=""))
-    settings.register_profile("part", max_examples=examples(100))
+    # How long a machine takes is no property of the code: no deadline, and slow draws are no fault.
+    slow = [HealthCheck.too_slow]
+    same = bool(os.environ.get("SAME_EXAMPLES"))
+    settings.register_profile(
+        "part", max_examples=examples(100), deadline=None, suppress_health_check=slow, derandomize=same
+    )
     settings.load_profile("part")
 
 

@@ -30,6 +30,7 @@ def test_every_module_says_what_it_is_for() -> None:
         ("command-line", ["tools/command_page.py"]),
         ("documents", ["tools/document_page.py"]),
         ("maintenance-options", ["tools/options_page.py"]),
+        ("history", ["tools/history_page.py"]),
     ],
 )
 def test_pages_of_the_reference_say_what_the_code_says(page: str, maker: list[str]) -> None:

@@ -45,6 +45,10 @@ EXAMPLES = {
     "tables status": ("tidegate tables status lake.raw.flights",),
     "tables runs": ("tidegate tables runs lake.raw.flights",),
     "tables maintain": ("tidegate tables maintain lake.raw.flights --operation rewrite_data_files --dry-run",),
+    "history export": (
+        "tidegate history export --to lake.history",
+        "tidegate history export --to /archive --table runs",
+    ),
     "policies list": ("tidegate policies",),
     "policies disable": ("tidegate policies disable --reason 'the catalog moves'",),
     "policies enable": ("tidegate policies enable",),
@@ -53,6 +57,7 @@ EXAMPLES = {
     "events who": ("tidegate events who --type user.file --key sales/inbox",),
     "events set-aside": ("tidegate events set-aside",),
     "events replay": ("tidegate events replay 7",),
+    "sinks replay": ("tidegate sinks replay alerts", "tidegate sinks replay alerts --position 4711"),
     "backfill create": (
         "tidegate backfill create load --start 2026-01-01 --end 2026-02-01 --dry-run",
         "tidegate backfill create load --key 2026-01-03T02:00:00Z --reprocess all --follow",

@@ -70,7 +70,7 @@ def sections(kind: str) -> list[Section]:
     """The models of a kind, outermost first, each once."""
     found: dict[type[BaseModel], Section] = {}
 
-    def walk(model: type[BaseModel], path: tuple[str, ...]) -> None:
+    def walk(model: type[BaseModel], path: tuple[str, ...], within: str) -> None:
         for name, field in model.model_fields.items():
             inner = list(dict.fromkeys(models_in(field.annotation)))
             for one in inner:
@@ -79,17 +79,18 @@ def sections(kind: str) -> list[Section]:
                     continue
                 word = {"trigger": "Trigger", "triggers": "Trigger", "constraints": "Constraint"}.get(name, kind)
                 title = f"{word} `type: {tag}`" if tag else f"`{'.'.join((*path, name))}`"
-                found[one] = Section(one, title, f"{word} {tag}" if tag else kind, () if tag else (*path, name))
-                walk(one, () if tag else (*path, name))
+                key = f"{word} {tag}" if tag else within
+                found[one] = Section(one, title, key, () if tag else (*path, name))
+                walk(one, () if tag else (*path, name), key)
 
-    walk(kinds.MODELS[kind], ())
+    walk(kinds.MODELS[kind], (), kind)
     return sorted(found.values(), key=lambda one: bool(tag_of(one.model)))
 
 
 def tag_of(model: type[BaseModel]) -> str | None:
     """The word of its `type`, for models of which one is chosen."""
     field = model.model_fields.get("type")
-    return str(get_args(field.annotation)[0]) if field else None
+    return str(get_args(field.annotation)[0]) if field and get_args(field.annotation) else None
 
 
 def written(name: str, field: FieldInfo) -> str:
@@ -218,7 +219,7 @@ def table(section: Section, definitions: Mapping[str, Any]) -> list[str]:
     needed_first = sorted(section.model.model_fields.items(), key=lambda item: not item[1].is_required())
     for name, field in needed_first:
         key = written(name, field)
-        if name == "type":
+        if name == "type" and tag_of(section.model):
             continue
         meaning = field.description or next(
             (one.__doc__ or "" for one in models_in(field.annotation) if one.__name__ in anchors), ""

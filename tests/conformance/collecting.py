@@ -17,7 +17,7 @@ from tidegate.domain.triggers import Happened, Trigger
 from tidegate.engine.admitter import Admitter
 from tidegate.engine.matcher import Matcher
 from tidegate.ports.collecting import Collected, NewEvent, Receipt
-from tidegate.ports.control import ClockState, RunRecord
+from tidegate.ports.records import ClockState, RunRecord
 
 LANDED = "user.landed"
 KEY = "sales/eu"

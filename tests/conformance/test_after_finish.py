@@ -10,7 +10,7 @@ from tidegate.domain.retry import RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish
-from tidegate.ports.control import ClockState
+from tidegate.ports.records import ClockState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("TIME-4")]
 

@@ -8,14 +8,14 @@ import pytest
 
 from conformance.worlds import NS, World, plan_of
 from tidegate.control import audit, backfills
-from tidegate.domain.backfills import BackfillState, Order, Reprocess, Standing, Wish, identity
+from tidegate.domain.backfills import Asked, BackfillState, Order, Reach, Reprocess, Span, Standing, Wish, identity
 from tidegate.domain.errors import Conflict, Invalid, NotFound
 from tidegate.domain.instants import HOUR, MINUTE, SECOND, Instant
 from tidegate.domain.retry import Finish
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.triggers import Cron
 from tidegate.engine.backfiller import Backfiller, BackfillerSettings
-from tidegate.ports.control import RunRecord
+from tidegate.ports.records import RunRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("CATCH-6")]
 QUICK = BackfillerSettings(pause=0)
@@ -77,6 +77,18 @@ async def test_each_fire_time_of_the_range_runs_once_in_the_order_asked_for(worl
     assert record.counts.succeeded == 7
 
 
+async def test_of_keys_only_the_keys_are_looked_up_whatever_lies_between(world: World) -> None:
+    schedule = await declared(world)
+    start = world.start // MINUTE * MINUTE
+    fires = [start - back * MINUTE for back in (5, 4, 3, 2, 1)]
+    await run_all(world, await asked(world, 5), world.at(MINUTE))
+    keys = (fires[0], fires[-1])
+    spans = Reach(keys, last=True).spans(Asked(start=fires[0], end=start, keys=keys))
+    assert await world.store.standings_in(schedule, spans) == dict.fromkeys(keys, Standing.DONE)
+    whole = Reach(keys, last=True).spans(Asked(start=fires[0], end=start))
+    assert await world.store.standings_in(schedule, whole) == dict.fromkeys(fires, Standing.DONE)
+
+
 async def test_a_run_knows_its_fire_time_the_one_before_and_who_asked(world: World) -> None:
     await declared(world, priority=80)
     backfill = await asked(world, 2)
@@ -109,7 +121,7 @@ async def test_an_instant_that_has_a_row_is_that_rows(world: World) -> None:
     await world.end([launch], world.at(MINUTE + 2), outcome="failed")
     fire = launch.fire_time
     assert fire is not None
-    assert await world.store.standings_between(schedule, fire - HOUR, fire + HOUR) == {fire: Standing.UNDONE}
+    assert await world.store.standings_in(schedule, [Span(fire - HOUR, fire + HOUR)]) == {fire: Standing.UNDONE}
     # the fires of this clock lie where the test began, not on whole minutes: its own are named as keys
     there = {reprocess: backfills.wanted(reprocess, Standing.UNDONE) for reprocess in Reprocess}
     assert there == {Reprocess.NONE: False, Reprocess.FAILED: True, Reprocess.ALL: True}

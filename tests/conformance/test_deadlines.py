@@ -11,7 +11,7 @@ from conformance.worlds import World
 from tidegate.domain.instants import MINUTE, SECOND
 from tidegate.domain.schedules import Deadline, DeadlineFrom
 from tidegate.engine.deadlines import Deadlines
-from tidegate.ports.control import ClockState
+from tidegate.ports.records import ClockState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("GATE-18")]
 

@@ -14,7 +14,7 @@ from tidegate.domain.programs import Command, PySpark
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import CatchUp, CatchUpPolicy, Mode, Retry, ScheduleSpec, Timeout
 from tidegate.domain.triggers import Cron, Interval, Weekday, WindowDays
-from tidegate.ports.control import Change, ClockState
+from tidegate.ports.records import Change, ClockState
 
 pytestmark = pytest.mark.anyio
 

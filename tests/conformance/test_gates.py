@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conformance.worlds import NS, World
-from tidegate.domain.admission import Admit, Discard, admit, needs_of
+from tidegate.domain.admission import Admit, Discard, Hold, admit, needs_of
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.constraints import (
     AdmissionFacts,
@@ -30,7 +30,7 @@ from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode, ScheduleSpec, WaitingPolicy
 from tidegate.domain.triggers import Never
 from tidegate.domain.windows import Span
-from tidegate.ports.control import ClockState
+from tidegate.ports.records import ClockState
 
 pytestmark = pytest.mark.anyio
 START = 1_800_000_000 * SECOND  # 2027-01-15 08:00 UTC: what the worlds of a memory store begin with
@@ -493,3 +493,28 @@ async def test_a_skip_is_judged_when_everything_else_is_met(world: World) -> Non
         await tx.settle(verdicts, opens)
     assert [type(one) for one in verdicts] == [Admit, Discard]
     assert await world.state(keys[1]) is State.SKIPPED
+
+
+@pytest.mark.requirement("GATE-14")
+async def test_a_new_revision_does_not_let_a_waiting_run_pass_those_before_it(world: World) -> None:
+    """It is judged again since its limits may have changed; the slot that is free then is the next one's."""
+    now = world.at(MINUTE)
+    names = ("busy", "first", "second", "third")
+    schedules = {name: await scheduled(world, name, slots=1) for name in names}
+    busy, first, second, third = [
+        await waiting(world, schedule, world.at(place)) for place, schedule in enumerate(schedules.values())
+    ]
+    assert await judge(world, now) == [busy]
+    launches = await world.begin_runs(now)
+    await world.end(launches, now)
+    await revised(world, schedules["third"], "third", now)
+    async with world.store.transaction(world.scheduler) as tx:
+        found = {one.key: one for one in await tx.claim_waiting(now, 10)}
+        assert found.keys() == {first, third}
+        facts = await tx.admission_facts(needs_of(list(found.values())), now)
+        held = Hold(key=first, until=world.at(HOUR), wake_key=None, waiting_for=())
+        await tx.settle([held, *admit([found[third]], facts, now=now)], now)
+    assert await world.state(third) is State.WAITING
+    assert await judge(world, now) == [second]
+    await world.end(await world.begin_runs(now), now)
+    assert await judge(world, now) == [third], "it has its turn again"

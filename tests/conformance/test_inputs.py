@@ -67,6 +67,22 @@ async def test_the_input_grows_until_the_run_goes(world: World) -> None:
     assert len(await runs(world, "mart")) == 1
 
 
+@pytest.mark.requirement("CARE-11")
+async def test_a_snapshot_is_needed_as_long_as_an_input_begins_or_ends_there(world: World) -> None:
+    async def needed() -> dict[str, list[int]]:
+        return {name: list(one) for name, one in (await world.store.snapshots_needed([TABLE, "lake.raw.no"])).items()}
+
+    await listen(world, "mart", Partition(dataset=TABLE, count=2), waiting=MERGING)
+    assert await needed() == {}
+    await arrive(world, 5)
+    assert await needed() == {TABLE: [4]}, "its first input will begin behind the fourth"
+    await arrive(world, 6, 7)
+    await admit(world, world.at(2 * SECOND))
+    assert await needed() == {TABLE: [4, 7]}, "a live run reads what lies between"
+    await world.end(await started(world, world.at(2 * SECOND)), world.at(2 * SECOND))
+    assert await needed() == {TABLE: [7]}, "the next one's begins there"
+
+
 async def test_what_is_admitted_tells_its_first_and_last_events(world: World) -> None:
     await listen(world, "many", landed(25), waiting=MERGING)
     await publish(world, *[event(n=number) for number in range(25)])

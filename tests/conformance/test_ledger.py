@@ -9,7 +9,7 @@ from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
 from tidegate.domain.planning import Stretch
 from tidegate.domain.runs import LIVE, Cause, State
-from tidegate.ports.control import RunRecord
+from tidegate.ports.records import RunRecord
 
 pytestmark = pytest.mark.anyio
 

@@ -90,6 +90,17 @@ async def test_a_start_is_on_record_before_any_backend_is_touched(world: World) 
     assert await world.launch(world.at(3)) == []
 
 
+async def test_an_instance_finds_its_open_attempts(world: World) -> None:
+    await world.schedule("orders")
+    await world.fire()
+    [launch] = await world.begin_runs(world.at(1))
+    assert list(await world.store.held_attempts(world.worker, world.at(1))) == []
+    assert list(await world.store.held_attempts(world.worker, world.at(2))) == [launch.attempt]
+    assert list(await world.store.held_attempts(world.scheduler, world.at(2))) == []
+    await world.end([launch], world.at(5))
+    assert list(await world.store.held_attempts(world.worker, world.at(9))) == []
+
+
 async def test_an_attempt_ends_once(world: World) -> None:
     schedule = await world.schedule("orders")
     await world.fire()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.worlds import World
-from tidegate.domain.instants import DAY, SECOND
+from tidegate.domain.instants import DAY, SECOND, Instant
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.collecting import NewEvent
-from tidegate.ports.sinks import Moved, Refusal, SinkRecord, Spot
+from tidegate.ports.sinks import Moved, Refusal, Replayed, SinkRecord, Spot
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("EVENT-9")]
 SPEC = SinkSpec(type="webhook", url="http://example.org/x", topics=("run.*", "user.*"))
@@ -36,9 +38,11 @@ async def unread(world: World, after: Spot, limit: int = 100) -> list[str]:
     return [one.record.key.removeprefix("sales/") for one in found]
 
 
-async def move(world: World, moved: Moved) -> bool:
+async def move(world: World, moved: Moved, now: Instant | None = None) -> bool:
+    """By somebody who has read the log on this server, unless it says another."""
+    server = (await world.store.settled(world.at(3))).server
     async with world.store.transaction(world.scheduler) as tx:
-        return bool(await tx.relayed(moved, world.at(3)))
+        return bool(await tx.relayed(replace(moved, server=moved.server or server), now or world.at(3)))
 
 
 async def test_a_new_sink_begins_with_what_happens_from_now_on(world: World) -> None:
@@ -74,6 +78,25 @@ async def test_nothing_is_read_behind_an_open_transaction(world: World) -> None:
     assert await unread(world, begun) == ["slow", "fast"]
 
 
+async def test_a_sink_that_was_away_for_days_reads_every_event_of_each(world: World) -> None:
+    """Also where transactions that met at midnight drew their positions the other way round."""
+    await world.store.ensure_partitions(world.start, 30 * DAY)
+    await declare(world)
+    begun = (await sink(world)).spot
+    days = [0, 0, 1, 2, 2, 4, 3, 5, 4, 6, 7, 9, 8, 25, 24, 26, 26]
+    for place, day in enumerate(days):
+        async with world.store.transaction(world.scheduler) as tx:
+            await tx.publish([NewEvent(type="user.x", key=f"sales/{place}")], world.at(day * DAY))
+    upto, today = (await world.store.settled(world.at(26 * DAY))).pos, world.at(26 * DAY) // DAY
+    for limit in (1, 2, 3, 5, 16, 17, 18):
+        place, got = begun, list[str]()
+        while found := await world.store.outgoing(place, upto, today, limit):
+            got += [one.record.key.removeprefix("sales/") for one in found]
+            place = Spot(max(place.day, *(one.spot.day for one in found)), found[-1].spot.pos)
+            assert len(found) == min(limit, len(days) - len(got) + len(found)), "fewer than asked for are all there is"
+        assert got == [str(place) for place in range(len(days))]
+
+
 async def test_who_only_reads_holds_nothing_back(world: World) -> None:
     await declare(world)
     begun = (await sink(world)).spot
@@ -91,6 +114,7 @@ async def test_a_sink_moves_only_from_where_it_was_seen(world: World) -> None:
     upto = (await world.store.settled(world.at(2))).pos
     first, second = await world.store.outgoing(seen, upto, world.at(2) // DAY, 10)
     on = Moved(sink="a", rev=1, seen=seen, spot=first.spot, delivered=1)
+    assert not await move(world, replace(on, server=7)), "the log of another server was read"
     assert await move(world, on)
     assert not await move(world, on), "another did it already"
     refusal = Refusal(event=second, reason="too large")
@@ -122,8 +146,7 @@ async def test_why_it_takes_nothing_is_kept_since_when_and_until_it_does(world: 
     silent = Moved(sink="a", rev=1, seen=seen, spot=seen, error="no answer")
     assert await move(world, silent)
     world_later = world.at(9 * SECOND)
-    async with world.store.transaction(world.scheduler) as tx:
-        assert await tx.relayed(silent, world_later)
+    assert await move(world, silent, world_later)
     record = await sink(world)
     assert (record.error, record.error_since, record.moved_at) == ("no answer", world.at(3), None)
     assert await move(world, Moved(sink="a", rev=1, seen=seen, spot=seen))
@@ -139,3 +162,35 @@ async def test_a_sink_that_is_deleted_begins_anew(world: World) -> None:
     assert list(await world.store.sinks()) == []
     assert await declare(world)
     assert (await sink(world)).behind == 0
+
+
+async def test_what_was_refused_is_asked_for_again_and_taken_or_refused_anew(world: World) -> None:
+    await declare(world)
+    seen = (await sink(world)).spot
+    await publish(world, "a", "b", "c")
+    upto = (await world.store.settled(world.at(2))).pos
+    found = await world.store.outgoing(seen, upto, world.at(2) // DAY, 10)
+    refused = tuple(Refusal(event=one, reason="too large") for one in found)
+    assert await move(world, Moved(sink="a", rev=1, seen=seen, spot=found[-1].spot, refused=refused))
+    one, two, three = [each.spot.pos for each in found]
+
+    async def ask(position: int | None) -> int:
+        async with world.store.changing() as tx:
+            asked: int = await tx.replay_sink("a", position)
+            return asked
+
+    assert list(await world.store.asked_again("a", 10)) == [] and not (await sink(world)).asked
+    assert (await ask(two), await ask(two + 1000), await ask(None)) == (1, 0, 3)
+    assert (await sink(world)).asked
+    assert [pos for pos, _ in await world.store.asked_again("a", 2)] == [one, two]
+    again = dict(await world.store.asked_again("a", 10))
+    assert again[three] == found[2]
+    done = Replayed(sink="a", rev=1, taken=(one, two), refused=((three, "still"),))
+    async with world.store.transaction(world.scheduler) as tx:
+        assert not await tx.replayed(Replayed(sink="a", rev=9, taken=(one,)), world.at(5))
+        assert await tx.replayed(done, world.at(5))
+        assert await tx.replayed(done, world.at(5)), "a repeat changes nothing"
+    record = await sink(world)
+    assert (record.delivered, record.set_aside, record.asked) == (2, 1, False)
+    (left,) = await world.store.refusals("a", 5)
+    assert (left.pos, left.reason, left.at) == (three, "still", world.at(5))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from conformance.worlds import World
 from tidegate.domain.ids import RunKey
+from tidegate.domain.instants import DAY
+from tidegate.domain.maintenance.budget import Spend
 from tidegate.domain.retry import Finish
 from tidegate.domain.runs import State
 from tidegate.ports.engine import AttemptEnd
-from tidegate.ports.tables import CareOrder, Measured, Seen, Settlement, Switch
+from tidegate.ports.tables import CareOrder, CarePlace, Measured, Seen, Settlement, Switch
 
 pytestmark = pytest.mark.anyio
 FLIGHTS, WEATHER = "lake.raw.flights", "lake.raw.weather"
@@ -73,19 +78,20 @@ async def test_a_table_is_news_only_when_it_changed(world: World) -> None:
 async def test_health_is_kept_as_history_and_an_error_takes_none_of_it_away(world: World) -> None:
     await see(world, Seen(table=FLIGHTS, location="a"))
     async with world.store.changing() as tx:
-        good = Measured(table=FLIGHTS, location="a", health={"files": 12}, score=55.0)
+        whole = {"data_files": 12, "files": [{"partition": "", "sizes": "x"}], "snapshot_times": "y"}
+        good = Measured(table=FLIGHTS, location="a", health=whole, score=55.0)
         await tx.record_health([good, Measured(table="lake.raw.none", location="a")], world.at(1))
     async with world.store.changing() as tx:
         await tx.record_health([Measured(table=FLIGHTS, location="b", error="no such file")], world.at(2))
     (found,) = await world.store.tables()
-    assert (found.health, found.score, found.error) == ({"files": 12}, 55.0, "no such file")
+    assert (found.health, found.score, found.error) == (whole, 55.0, "no such file")
     assert (found.assessed, found.assessed_at) == ("b", world.at(2))
     async with world.store.changing() as tx:
-        later = Measured(table=FLIGHTS, location="c", health={"files": 3}, score=None)
+        later = Measured(table=FLIGHTS, location="c", health={"data_files": 3}, score=None)
         await tx.record_health([later], world.at(3))
     history = await world.store.table_history(FLIGHTS, None, 10)
-    assert list(history) == [(world.at(3), {"files": 3}, None), (world.at(1), {"files": 12}, 55.0)]
-    assert list(await world.store.table_history(FLIGHTS, world.at(3), 1)) == [(world.at(1), {"files": 12}, 55.0)]
+    assert list(history) == [(world.at(3), {"data_files": 3}, None), (world.at(1), {"data_files": 12}, 55.0)]
+    assert list(await world.store.table_history(FLIGHTS, world.at(3), 1)) == [(world.at(1), {"data_files": 12}, 55.0)]
 
 
 @pytest.mark.requirement("CARE-7")
@@ -97,18 +103,34 @@ async def test_what_is_reserved_counts_until_it_is_settled_once(world: World) ->
         await tx.reserve([order(run)], world.at(1))
     (open_one,) = await world.store.open_care()
     assert (open_one.order, open_one.state, open_one.note) == (order(run), State.WAITING, None)
-    (record,) = await world.store.care_since(world.at(5))  # it is open: it counts, however long ago it began
-    assert (record.bytes, record.outcome) == (100, None)
+    spend = Spend(at=world.at(1), table=FLIGHTS, bytes=100, open=True)
+    assert await world.store.spent(world.at(5), ["nightly"]) == {"nightly": [spend]}  # it is open, so it counts
     settled = Settlement(run=run, outcome="succeeded", bytes=70, result={"files_before": 9, "files_after": 2})
     async with world.store.changing() as tx:
         assert set(await tx.settle_care([settled], world.at(6))) == {run}
         assert set(await tx.settle_care([settled], world.at(7))) == set()
     assert list(await world.store.open_care()) == []
-    assert list(await world.store.care_since(world.at(5))) == []
+    assert await world.store.spent(world.at(5), ["nightly"]) == {}
+    spend = replace(spend, bytes=70, open=False)
+    assert await world.store.spent(world.at(1), ["nightly", "daily"]) == {"nightly": [spend]}
+    assert await world.store.spent(world.at(1), ["daily"]) == {}
     (done,) = await world.store.care_of(FLIGHTS, None, 10)
     assert (done.bytes, done.outcome, done.settled_at) == (70, "succeeded", world.at(6))
     assert done.result == settled.result
     assert list(await world.store.care_of(WEATHER, None, 10)) == []
+
+
+async def test_no_run_is_lost_between_two_pages_where_several_began_at_one_instant(world: World) -> None:
+    schedule = await world.schedule("care", due=None)
+    runs = [await world.manual(schedule, world.at(1)) for _ in range(5)]
+    async with world.store.changing() as tx:
+        await tx.reserve([order(run) for run in runs], world.at(1))
+    read: list[RunKey] = []
+    before = None
+    while page := await world.store.care_of(FLIGHTS, before, 2):
+        read += [one.order.run for one in page]
+        before = page[-1].at, page[-1].order.run
+    assert read == sorted(runs, reverse=True)
 
 
 async def test_how_a_maintenance_run_stands_is_seen_with_what_it_left(world: World) -> None:
@@ -131,14 +153,48 @@ async def test_how_a_maintenance_run_stands_is_seen_with_what_it_left(world: Wor
 
 async def test_what_became_of_operations_is_kept_by_table(world: World) -> None:
     async with world.store.changing() as tx:
-        await tx.put_care(FLIGHTS, {"expire_snapshots": {"failures": 1}, "rewrite_manifests": {"failures": 0}})
-        await tx.put_care(WEATHER, {"expire_snapshots": {"failures": 2}})
+        first = {"expire_snapshots": {"failures": 1}, "rewrite_manifests": {"failures": 0}}
+        await tx.put_care({FLIGHTS: first, WEATHER: {"expire_snapshots": {"failures": 2}}})
+    read = await world.store.changed_care(CarePlace(), 9)
     async with world.store.changing() as tx:
-        await tx.put_care(FLIGHTS, {"expire_snapshots": {"failures": 3}})
+        await tx.put_care({FLIGHTS: {"expire_snapshots": {"failures": 3}}})
     assert await world.store.care([FLIGHTS]) == {
         FLIGHTS: {"expire_snapshots": {"failures": 3}, "rewrite_manifests": {"failures": 0}}
     }
     assert set(await world.store.care()) == {FLIGHTS, WEATHER}
+    assert [(one.place.table, one.place.operation) for one in read] == [
+        (FLIGHTS, "expire_snapshots"),
+        (FLIGHTS, "rewrite_manifests"),
+        (WEATHER, "expire_snapshots"),
+    ]
+    assert (await world.store.changed_care(read[0].place, 1))[0] == read[1]
+    (news,) = await world.store.changed_care(read[-1].place, 9)
+    assert (news.place.table, news.history) == (FLIGHTS, {"failures": 3})
+
+
+async def test_no_table_is_changed_behind_the_back_of_who_reads_changes(world: World) -> None:
+    """One transaction draws a version and commits late, another draws a higher one meanwhile."""
+    await see(world, Seen(table=FLIGHTS, location="a"), Seen(table=WEATHER, location="a"))
+    assert len(await world.store.changed_tables(0, 1)) == 1
+    version = (await world.store.changed_tables(0, 9))[-1].version
+    found = []
+
+    async def read() -> None:
+        nonlocal version
+        for one in await world.store.changed_tables(version, 9):
+            found.append(one.table)
+            version = one.version
+
+    async with world.store.changing() as tx:
+        await tx.see_tables([Seen(table=FLIGHTS, location="b")], world.at(1))
+        await tx.now()  # it waits for nobody: its version is drawn
+        other = asyncio.create_task(see(world, Seen(table=WEATHER, location="b"), after=1))
+        await asyncio.wait({other}, timeout=0.05)
+        await read()
+    await other
+    await read()
+    assert sorted(found) == [FLIGHTS, WEATHER]
+    assert (await world.store.versions([WEATHER, "lake.raw.none"])).keys() == {WEATHER}
 
 
 async def test_what_is_rolled_back_was_never_there(world: World) -> None:
@@ -149,3 +205,31 @@ async def test_what_is_rolled_back_was_never_there(world: World) -> None:
             await tx.see_tables([Seen(table=FLIGHTS, location="a")], world.at(0))
             raise RuntimeError
     assert (list(await world.store.policies()), list(await world.store.tables())) == ([], [])
+
+
+@pytest.mark.requirement("CARE-5", "OPS-9")
+async def test_retention_takes_whole_days_of_health_and_of_settled_maintenance(world: World) -> None:
+    await see(world, Seen(table=FLIGHTS, location="a"), after=-10 * DAY)
+    schedule = await world.schedule("care", due=None)
+    days = (-10, -9, -8, -5, -1)
+    runs = {day: await world.manual(schedule, world.at(day * DAY)) for day in days}
+    for day, run in runs.items():
+        async with world.store.changing() as tx:
+            await tx.reserve([order(run)], world.at(day * DAY))
+            await tx.record_health([Measured(table=FLIGHTS, location="a", health={"files": day})], world.at(day * DAY))
+            if day != -8:
+                await tx.settle_care([Settlement(run=run, outcome="cancelled", bytes=0)], world.at(day * DAY + 1))
+
+    async def left() -> tuple[list[int], list[int]]:
+        kept = [round((one.at - world.start) / DAY) for one in await world.store.care_of(FLIGHTS, None, 10)]
+        health = await world.store.table_history(FLIGHTS, None, 10)
+        return kept, [round((at - world.start) / DAY) for at, _, _ in health]
+
+    await world.store.drop_expired(world.start, {"events": DAY})
+    assert await left() == ([-1, -5, -8, -9, -10],) * 2
+    await world.store.drop_expired(world.start, {"runs": 5 * DAY})
+    assert await left() == ([-1, -5, -8], [-1, -5])  # the day on which something is open stays, and all after it
+    async with world.store.changing() as tx:
+        await tx.settle_care([Settlement(run=runs[-8], outcome="cancelled", bytes=0)], world.at(0))
+    await world.store.drop_expired(world.start, {"runs": 5 * DAY})
+    assert await left() == ([-1, -5], [-1, -5])

@@ -18,9 +18,9 @@ from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Concurrency, Mode, ScheduleSpec
 from tidegate.domain.triggers import Interval, Trigger
-from tidegate.ports.control import ClockState, Metadata, RunRecord
 from tidegate.ports.engine import AttemptEnd, Instance, Started
 from tidegate.ports.launching import Launch
+from tidegate.ports.records import ClockState, Metadata, RunRecord
 
 NS = "sales"
 HOST = "machine:/home"

@@ -21,8 +21,8 @@ from tidegate.domain.instants import Instant, parse_duration, parse_instant
 from tidegate.engine.admitter import Admitter
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.timekeeper import Timekeeper
-from tidegate.ports.control import ScheduleRecord
 from tidegate.ports.launching import LogChunk
+from tidegate.ports.records import ScheduleRecord
 from tidegate.sim.memory import MemoryStore
 
 T = TypeVar("T")

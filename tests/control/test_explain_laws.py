@@ -31,14 +31,17 @@ from tidegate.domain.constraints import (
     schedule_counter,
 )
 from tidegate.domain.ids import ProgramId, RunKey, ScheduleId
-from tidegate.domain.instants import HOUR, MINUTE, Instant, parse_instant
+from tidegate.domain.instants import HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
 from tidegate.domain.outlook import outlook
 from tidegate.domain.programs import Command, ProgramRef
+from tidegate.domain.retry import RetryAt
 from tidegate.domain.runs import State
-from tidegate.domain.schedules import Deadline, Mode, ScheduleSpec
+from tidegate.domain.schedules import Deadline, Mode, Retry, ScheduleSpec
 from tidegate.domain.triggers import Never
 from tidegate.domain.windows import Span
-from tidegate.ports.control import RunRecord
+from tidegate.engine.admitter import Admitter
+from tidegate.ports.engine import AttemptEnd
+from tidegate.ports.records import RunRecord
 
 pytestmark = pytest.mark.requirement("OPS-7")
 NIGHT = Span(start=22 * 60, end=6 * 60)
@@ -295,3 +298,44 @@ def test_deadlines_are_told_before_a_run_exists_and_while_it_waits(desk: Desk) -
         assert (start.satisfied, finish.satisfied) == (met, True)
         assert start.why.endswith(said) and ("missed" in told.summary) is not met
         assert told.blocker == "delay"
+
+
+@pytest.mark.requirement("FAIL-4")
+def test_a_crashed_run_says_why_it_waits_and_until_when(desk: Desk) -> None:
+    """Its machine went down; the schedulers have just come up."""
+    put(desk, retry=Retry(max_attempts=3, delay=10 * SECOND))
+    desk.later("1m")
+    desk.tick()
+    [run] = desk.do(runs.page(desk.store, "sales", schedule="orders", states=[State.READY])).items
+    crash(desk, run)
+    desk.fence = desk.do(desk.store.register(role="scheduler", name="t", host="h", pid=3, now=desk.at))
+    before = why(desk, run)
+    assert "the next scheduler says" in before.summary and before.earliest == desk.at + 10 * SECOND
+    desk.do(Admitter(desk.store, desk.fence).step(desk.at))
+    told = why(desk, run)
+    up_until = desk.at + 5 * MINUTE
+    assert (told.verdict, told.blocker, told.earliest) == ("waiting", "crash_wait", up_until)
+    assert "scheduler.crash_wait" in (told.release or "")
+    assert nodes(told)["crash_wait"][0] is False and nodes(told)["crash_wait"][2] == format_instant(up_until)
+    assert nodes(told)["backoff"][0] is False
+    agrees(desk, run, told)
+    desk.at = up_until
+    desk.do(Admitter(desk.store, desk.fence).step(desk.at))
+    assert desk.do(runs.get(desk.store, str(run.key))).state is State.READY
+
+
+def crash(desk: Desk, run: RunRecord) -> None:
+    """Start it, lose its worker and the schedulers, and find out after a while that its program is gone."""
+
+    async def start_and_die() -> None:
+        store, at = desk.store, desk.at
+        worker = await store.register(role="worker", name="w", host="h", pid=2, now=at)
+        async with store.transaction(worker) as tx:
+            [launch] = [one for one in await tx.claim_ready(["command"], at, 9) if one.attempt.run == run.key]
+            again = RetryAt(at=at + 10 * SECOND, failures=1, lost=0, crashed=True)
+            end = AttemptEnd(attempt=launch.attempt, outcome="crashed", error=None, ago=0, ran=True, then=again)
+            await tx.ended([end], at)
+        for one in await store.alive():
+            await store.retire(one, at)
+
+    desk.do(start_and_die())

@@ -182,6 +182,12 @@ any_program = st.one_of(
         lambda c, **own: programs.PySpark(**c, **own), common, entry=st.just("a/b.py"), conf=conf, isolation=isolation
     ),
     st.builds(
+        lambda c, **own: programs.PySpark(**c, **own),
+        common,
+        entry=st.just("a.b:c"),
+        remote=st.sampled_from(["sc://h:15002", "env:X"]),
+    ),
+    st.builds(
         lambda c, **own: programs.SparkSql(**c, **own), common, sql=st.just("SELECT 1"), conf=conf, isolation=isolation
     ),
     st.builds(lambda c, **own: programs.Python(**c, **own), common, entry=st.sampled_from(["a.b:c", "x/y.py:f"])),
@@ -245,3 +251,13 @@ def test_a_delay_beyond_the_default_cap_raises_the_cap() -> None:
     raw = {"spec": {"program": "p", "trigger": {"type": "never"}, "retry": {"delay": "3h"}}}
     spec = cast(declared.Schedule, parse(raw, kind="Schedule", name="x")).spec
     assert spec.retry.max_delay == spec.retry.delay
+
+
+@pytest.mark.requirement("GATE-5")
+def test_midnight_ends_a_window_however_it_is_written() -> None:
+    def ends(end: str) -> schedules.ScheduleSpec:
+        held = {"type": "window", "start": "22:00", "end": end}
+        raw = {"spec": {"program": "p", "trigger": {"type": "never"}, "constraints": [held]}}
+        return cast(declared.Schedule, parse(raw, kind="Schedule", name="x")).spec
+
+    assert ends("00:00") == ends("24:00") != ends("00:01")

@@ -16,7 +16,7 @@ from tidegate.domain.programs import Command, ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode, ScheduleSpec
 from tidegate.domain.triggers import Cron
-from tidegate.ports.control import AttemptRecord, Metadata, RunRecord, ScheduleRecord, Stats
+from tidegate.ports.records import AttemptRecord, Metadata, RunRecord, ScheduleRecord, Stats
 
 NOON = parse_instant("2026-03-01T12:00:00Z")
 KEY = RunKey(NOON, ScheduleId(7), 0)

@@ -282,6 +282,8 @@ PROGRAMS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "events_of_ours": ({"type": "publish", "event": "run.started", "key": "a"}, "spec.event", "by Tidegate itself"),
     "no_event": ({"type": "publish", "event": "loaded", "key": "a"}, "spec.event", "known: user.NAME"),
+    "empty_key": ({"type": "publish", "event": "user.x", "key": ""}, "spec.key", "'' is not a key"),
+    "key_as_given": ({"type": "publish", "event": "user.x", "key": " a"}, "spec.key", "' a' is not a key"),
     "event_key": ({"type": "publish", "event": "user.x", "key": "a/ b"}, "spec.key", "write namespace/name"),
     "event_template": (
         {"type": "publish", "event": "user.x", "key": "a", "payload": {"day": "{{ fire_tiem }}"}},
@@ -307,6 +309,29 @@ PROGRAMS: dict[str, tuple[dict[str, Any], str, str]] = {
     "header": ({"type": "http", "url": "http://x", "headers": {"A b": "c"}}, "spec.headers", "'A b'"),
     "header_is_text": ({"type": "http", "url": "http://x", "headers": {"A": 1}}, "spec.headers", "one line of text"),
     "secret": ({"type": "http", "url": "http://x", "secret": "s3cret"}, "spec.secret", "env:NAME"),
+    "password": ({"type": "http", "url": "http://u:p@x/"}, "spec.url", "no user and password"),
+    "port": ({"type": "http", "url": "http://x:99999/"}, "spec.url", "'99999' is no port"),
+    "port_before_a_template": (
+        {"type": "http", "url": "http://x:abc/{{ cause.type }}"},
+        "spec.url",
+        "'abc' is no port",
+    ),
+    "our_header": (
+        {"type": "http", "url": "http://x", "headers": {"idempotency-key": "c"}},
+        "spec.headers",
+        "set by Tidegate",
+    ),
+    "header_of_transport": (
+        {"type": "http", "url": "http://x", "headers": {"Content-Length": "5"}},
+        "spec.headers",
+        "set by Tidegate",
+    ),
+    "header_secret": (
+        {"type": "http", "url": "http://x", "headers": {"Authorization": "Bearer s3cret"}},
+        "spec.headers",
+        "env:NAME",
+    ),
+    "header_ascii": ({"type": "http", "url": "http://x", "headers": {"A": "ü"}}, "spec.headers", "ASCII"),
     "body_template": (
         {"type": "http", "url": "http://x", "body": {"a": ["{{ fire_tiem }}"]}},
         "spec.body",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sizes import examples
 
 from tidegate.documents import parse, parse_application
+from tidegate.documents.base import Document
 from tidegate.documents.files import check
 from tidegate.documents.kinds import MODELS
 from tidegate.domain.errors import Invalid
@@ -25,6 +30,27 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=5),
     max_leaves=20,
 )
+
+
+ODD: list[Any] = [None, True, 0, -1, 1.5, 10**30, float("nan"), "", " ", "x", "\0", "{{", "{{ x }}"]
+ODD += [[], [None], ["x"], [[]], [{}], {}, {"a": None}, {"": ""}, {"a": {}}]
+
+
+def documents(base: type[Document] = Document) -> Iterator[type[Document]]:
+    """Every model of a document and of its parts."""
+    for one in base.__subclasses__():
+        yield one
+        yield from documents(one)
+
+
+@pytest.mark.parametrize(
+    "model", sorted(set(documents()), key=lambda one: one.__qualname__), ids=lambda one: one.__name__
+)
+def test_any_field_may_hold_anything(model: type[Document]) -> None:
+    for name, field in model.model_fields.items():
+        for value in ODD:
+            with suppress(ValidationError):
+                model.model_validate({field.alias or name: value})
 
 
 def sentences(work: Any) -> None:

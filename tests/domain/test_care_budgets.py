@@ -122,6 +122,15 @@ def test_room_is_promised_for_the_first_instant_at_which_there_is_some(spent, si
 
 
 @pytest.mark.requirement("CARE-7")
+def test_a_table_that_counts_already_needs_no_room_for_a_table_even_where_more_count_than_may() -> None:
+    """As after a budget was made smaller."""
+    begun = NOW - HOUR
+    first, later = Spend(at=begun + 1, table="lake.raw.t0000", bytes=46, open=False), begun + 2
+    spent = [first, *(Spend(at=later, table=f"lake.raw.t000{n}", bytes=0, open=False) for n in (0, 1))]
+    assert room(spent, tables=1, bytes=60).refusal(candidate(0, 15)).until == NOW + 1
+
+
+@pytest.mark.requirement("CARE-7")
 def test_the_span_rolls_and_what_is_under_way_keeps_its_reservation() -> None:
     ended = Spend(at=NOW - HOUR + 1, table="a", bytes=80, open=False)
     under_way = Spend(at=NOW - 9 * HOUR, table="b", bytes=10, open=True)
@@ -138,6 +147,19 @@ def test_a_budget_smaller_than_an_operation_is_shown_and_starves_nobody_else() -
     chosen, [(left, refusal)] = select([large, small], room(bytes=100), Rank.DEBT)
     assert chosen == [small] and left is large
     assert "raise budget.bytes" in refusal.why and refusal.until is None
+
+
+@pytest.mark.requirement("CARE-7")
+@pytest.mark.parametrize("rank", Rank)
+@given(st.integers(1, 12), st.integers(1, 30))
+def test_what_waited_long_leaves_half_of_the_room_to_what_is_best(rank: Rank, old: int, size: int) -> None:
+    since = NOW - PATIENCE * HOUR
+    waited = [candidate(number, size, gain=number, debt=number, since=since) for number in range(1, old + 1)]
+    better = [candidate(number, 10, gain=900, debt=900) for number in range(100, 105)]
+    chosen, _ = select([*better, *waited], room(bytes=100), rank)
+    assert chosen[0] is waited[-1], "of those that waited as long, the best"
+    aged = sum(one.bytes or 0 for one in chosen if one in waited)
+    assert sum(one in chosen for one in better) == 5 or aged <= max(50, size)
 
 
 @pytest.mark.requirement("CARE-7")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.documents.table_sentences import why
+from tidegate.domain.collector import collector_resting
+from tidegate.domain.fires import next_fire
 from tidegate.domain.instants import DAY, HOUR, MINUTE, Instant, parse_instant
+from tidegate.domain.maintenance.choosing import decide_all
 from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt
 from tidegate.domain.maintenance.decision import (
@@ -20,7 +25,6 @@ from tidegate.domain.maintenance.decision import (
     Terms,
     Verdict,
     decide,
-    decide_all,
 )
 from tidegate.domain.maintenance.health import Metric, TableHealth
 from tidegate.domain.maintenance.operations import ORDER, Operation
@@ -111,9 +115,31 @@ def test_conditions_are_met_from_their_limit_on_any_or_all() -> None:
     assert [(one.metric.value, one.value, one.limit) for one in found.unmet] == [("delete_file_count", 0, 1)]
     found = one(table(rule(when=Conditions(limits=both, logic=Logic.ALL))))
     assert found.verdict is Verdict.WAIT and not found.blocks and found.next_eligible is None
-    assert one(
-        table(rule(when=Conditions(limits=both, logic=Logic.ALL))), switches=Switches(conditions=False)
-    ).verdict is (Verdict.RUN)
+
+
+@pytest.mark.requirement("CARE-4")
+def test_where_conditions_do_not_count_schedules_decide_and_it_is_told() -> None:
+    never = Conditions(limits={Metric.DELETE_FILE_COUNT: 99})
+    off = Switches(conditions=False)
+    found = one(table(rule(schedule=DAILY, when=never)), switches=off)
+    assert found.verdict is Verdict.RUN and found.ignored
+    assert [(each.metric.value, each.value, each.limit) for each in found.unmet] == [("delete_file_count", 0, 99)]
+    assert why(found) == (
+        "It is due by its schedule. Conditions do not count (setting maintenance.conditions): "
+        "delete_file_count is 0, not yet 99."
+    )
+    alone = one(table(rule(when=Conditions(limits={Metric.SMALL_FILE_PERCENT: 1}))), switches=off)
+    assert alone.verdict is Verdict.WAIT and blockers(alone) == ["schedule"]
+    assert why(alone).startswith("It has no schedule, so it runs by hand only while conditions do not count.")
+    assert not one(table(rule(schedule=DAILY)), switches=off).ignored
+
+
+@pytest.mark.requirement("CARE-4")
+def test_the_least_interval_of_all_holds_where_a_policy_says_less() -> None:
+    for own, least, expected in ((0, 2 * HOUR, NOW + HOUR), (2 * HOUR, HOUR, NOW + HOUR), (0, HOUR, None)):
+        throttles = Throttles(min_interval=least)
+        found = one(table(rule(when=SMALL, min_interval=own), histories=after(RAN)), throttles=throttles)
+        assert found.next_eligible == expected and (found.verdict is Verdict.RUN) == (expected is None)
 
 
 @pytest.mark.requirement("CARE-4", "FAIL-7")
@@ -325,3 +351,23 @@ def test_what_is_eligible_by_time_alone_is_so_at_that_instant_and_not_before(giv
         assert not [block for block in then.blocks if block.until is not None and block.by is not Blocker.WINDOW]
         [before] = decide(alone, Terms(clock=Clock(at - 1)))
         assert before.verdict is Verdict.WAIT
+
+
+@given(
+    st.sampled_from((Cron(expression="0 2 * * *"), Cron(expression="*/7 * * * *"), Interval(every="PT6H"))),
+    st.integers(0, 90 * DAY),
+)
+def test_fires_looked_up_once_are_those_that_the_trigger_has(trigger: Cron | Interval, ago: int) -> None:
+    clock, schedule = Clock(NOW), Schedule(trigger=trigger)
+    for base in (NOW - ago, NOW - ago // 100, NOW - ago - 3 * DAY):
+        assert clock.first_after(schedule, base) == next_fire(trigger, base)
+
+
+def test_the_collector_rests_while_very_much_is_decided_and_then_goes_on() -> None:
+    seen = []
+    with pytest.raises(KeyError), collector_resting():
+        with collector_resting():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+        raise KeyError
+    assert seen == [False, False] and gc.isenabled()

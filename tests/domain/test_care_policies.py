@@ -146,6 +146,8 @@ def test_packed_numbers_come_back(numbers: list[int]) -> None:
 @pytest.mark.requirement("CARE-5")
 def test_health_comes_back_from_its_json_and_what_is_unknown_is_left_out() -> None:
     files = (PartitionFiles(partition="day=1", sizes=(1, 2, 3), deletes={1: 2}, deleted={1: 0.5}, changed_at=9),)
+    files += (PartitionFiles(partition="", sizes=(9, 9), delete_bytes={1: 7}, pieces={0: (4, 5), 1: ()}, boxes={}),)
+    files += (PartitionFiles(partition="", sizes=(9, 9), boxes={0: ((1, 2), (-3, 3)), 1: ((0, 0), (5, 5))}),)
     health = TableHealth(assessed_at=5, snapshot=7, data_files=3, snapshots=0, snapshot_times=(1, 2), files=files)
     said = health_json(health)
     assert health_of(said) == health and health_of({**said, "later": 1}) == health

@@ -17,7 +17,7 @@ from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.options import check
 from tidegate.domain.maintenance.planning import Planner, expected_files, groups
 from tidegate.domain.maintenance.state import History, Prediction, ended
-from tidegate.domain.maintenance.value import cost, predict, value
+from tidegate.domain.maintenance.value import HOT, cost, predict, value
 
 NOW = 2_000 * DAY
 REWRITE, EXPIRE = Operation.REWRITE_DATA_FILES, Operation.EXPIRE_SNAPSHOTS
@@ -177,6 +177,44 @@ def test_no_byte_is_lost_and_no_file_is_planned_twice(sizes: list[int], shuffles
     assert all(expected_files(size, PLANNER) >= size // PLANNER.most for size in sizes)
 
 
+@pytest.mark.requirement("CARE-7")
+def test_a_file_is_divided_between_its_row_groups_and_nowhere_else() -> None:
+    whole = partition(300)
+    assert [one.written for one in groups([whole], PLANNER, 0)] == [3], "one task, that writes on in a new file"
+    cut = replace(whole, pieces={0: (60 * MIB,) * 5})
+    assert [one.written for one in groups([cut], PLANNER, 0)] == [5], "two of them are more than a split"
+    cut = replace(whole, pieces={0: (50 * MIB,) * 6})
+    assert [one.written for one in groups([cut], PLANNER, 0)] == [3]
+    anywhere = replace(whole, pieces={0: ()})
+    assert [one.written for one in groups([anywhere], PLANNER, 0)] == [3]
+
+
+@pytest.mark.requirement("CARE-7")
+def test_deletes_weigh_when_tasks_are_packed_and_files_without_a_row_left_are_gone() -> None:
+    two = partition(60, 40, deletes={0: 1}, deleted={0: 0.5})
+    assert [one.written for one in groups([two], PLANNER, 0)] == [1]
+    heavy = replace(two, delete_bytes={0: MIB})
+    assert [one.written for one in groups([heavy], PLANNER, 0)] == [2]
+    gone = partition(60, 50, deletes={0: 1, 1: 1}, deleted={0: 1.0, 1: 1.0})
+    assert [one.written for one in groups([gone], PLANNER, 0)] == [0]
+
+
+@pytest.mark.requirement("CARE-7")
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3)), min_size=5, max_size=9))
+def test_files_of_an_older_spec_become_one_for_each_partition_that_their_rows_go_to(
+    found: list[tuple[int, int, int]],
+) -> None:
+    boxes = {at: ((day, day + span), (bucket, bucket)) for at, (day, bucket, span) in enumerate(found)}
+    older = replace(partition(*[1] * len(found), spec=0), boxes=boxes)
+    cells = {(day + more, bucket) for day, bucket, span in found for more in range(span + 1)}
+    [group] = groups([older], PLANNER, 1)
+    assert group.written == len(cells)
+    [unknown] = groups([replace(older, boxes={0: boxes[0]})], PLANNER, 1)
+    assert unknown.written is None
+    said = predict(REWRITE, health(files=(replace(older, boxes={}),), spec=1), {}, NOW)
+    assert said.removes is None and said.files == len(found) and not said.noop
+
+
 @pytest.mark.requirement("CARE-12")
 def test_what_would_change_nothing_is_known_beforehand_and_the_unknown_is_not_nothing() -> None:
     few = health(files=(partition(*[1] * 4),))
@@ -226,8 +264,13 @@ def test_gain_falls_with_the_chance_of_a_conflict_and_cost_comes_from_history() 
     done = Prediction(removes=100, files=110, bytes=80 * MIB)
     calm = value(REWRITE, done, History(), health(row_delete_commits=0))
     assert calm.gain == 100 and calm.conflict == 0
-    busy = value(REWRITE, done, History(), health(row_delete_commits=24 * 60))
+    long = replace(done, bytes=20_000 * MIB)
+    busy = value(REWRITE, long, History(), health(row_delete_commits=HOT - 1))
     assert busy.conflict > 0.2 and (busy.gain or 0) < 80 and (busy.per_second or 0) < (calm.per_second or 0)
+    stepwise = value(REWRITE, long, History(), health(row_delete_commits=24 * 60))
+    assert 0 < stepwise.conflict < 0.05, "only a step is lost"
+    deleted = value(REWRITE, replace(done, deletes=40), History(), health())
+    assert deleted.gain == 140, "delete files are opened, too"
     slow = ended(
         History(), outcome="succeeded", succeeded=True, changed=True, at=NOW, took=100 * SECOND, bytes=100 * MIB
     )

@@ -70,6 +70,15 @@ def transitions(zone: str) -> Iterator[datetime]:
     yield from (oracle.EPOCH + timedelta(microseconds=at) for at in starts if at > 3 * 366 * DAY)
 
 
+def different_clocks() -> list[str]:
+    """A zone for each history of offsets: a good third of the names are other names of the same."""
+    found = {}
+    for zone in sorted(zone_names()):
+        segments = resolve(zone).segments()
+        found.setdefault((tuple(segments.starts), tuple(segments.offsets)), zone)
+    return list(found.values())
+
+
 @pytest.mark.requirement("TIME-1", "TIME-2")
 @pytest.mark.parametrize("overlap", Overlap)
 @pytest.mark.parametrize("gap", Gap)
@@ -99,7 +108,7 @@ def test_cron_agrees_with_brute_force_at_a_change_of_every_zone() -> None:
 @pytest.mark.requirement("TIME-2")
 def test_cron_agrees_with_brute_force_at_many_changes_of_every_zone_to_the_minute() -> None:
     rng = random.Random(7)
-    for zone in sorted(zone_names()):
+    for zone in different_clocks():
         moments = list(transitions(zone))
         for moment in rng.sample(moments, min(3, len(moments))):
             for expression in rng.sample(EXPRESSIONS, 3):

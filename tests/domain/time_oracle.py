@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
@@ -105,18 +105,25 @@ def matches(expression: str, wall: datetime) -> bool:
     )
 
 
+@lru_cache(maxsize=4)
+def shown_by(name: str, low: datetime, high: datetime, step: timedelta) -> tuple[list[datetime], list[datetime]]:
+    """Every step of [low, high), and what a clock on the wall shows then."""
+    moments: list[datetime] = []
+    walls: list[datetime] = []
+    moment, place = low, zone(name)
+    while moment < high:
+        moments.append(moment)
+        walls.append(moment.astimezone(place).replace(tzinfo=None))
+        moment += step
+    return moments, walls
+
+
 def fires(
     expression: str, name: str, low: datetime, high: datetime, step: timedelta, *, gap: str, overlap: str
 ) -> list[int]:
     """Every fire in (low, high), by looking at each step of the span, two days more on either side."""
     margin = timedelta(days=2)
-    moments: list[datetime] = []
-    walls: list[datetime] = []
-    moment = low - margin
-    while moment < high + margin:
-        moments.append(moment)
-        walls.append(moment.astimezone(zone(name)).replace(tzinfo=None))
-        moment += step
+    moments, walls = shown_by(name, low - margin, high + margin, step)
     minute, hour = expression.split()[:2]
     found: set[datetime] = set()
     if minute.startswith("*") or hour.startswith("*"):

@@ -31,6 +31,15 @@ from tidegate.sim.memory import MemoryStore
 from tidegate.store.store import PostgresStore
 from tidegate.wiring import ensure_pools
 
+from .running import Up, tidegate_up
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    """A whole Tidegate, as it is without any setting."""
+    with tidegate_up(tmp_path / "home") as running:
+        yield running
+
 
 class NoLogs:
     """Attempts that printed nothing."""

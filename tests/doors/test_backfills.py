@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from .conftest import Served, tidegate
-from .test_up import Up, free_port, until
+from .running import tidegate_up
 
 NIGHTLY = "/namespaces/default/schedules/nightly"
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -114,9 +115,7 @@ def test_the_command_says_what_it_will_do_and_how_far_it_is(served: Served) -> N
 @pytest.mark.requirement("CATCH-6")
 def test_a_week_is_run_once_each_while_the_schedule_rests(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    up = Up(tmp_path / "home", free_port())
-    try:
-        until(up.ready, 60)
+    with tidegate_up(tmp_path / "home") as up:
         script = f"echo $TIDEGATE_FIRE_TIME >> {journal}"
         up.declare("nightly", ["sh", "-c", script], trigger={"type": "cron", "expression": "0 2 * * *"})
         up.call("POST", f"{NIGHTLY}:disable", {})
@@ -132,5 +131,3 @@ def test_a_week_is_run_once_each_while_the_schedule_rests(tmp_path: Path) -> Non
         again = up.call("POST", f"{NIGHTLY}:backfill", {**body, "dry_run": True})
         assert (again["count"], again["total"]) == (0, 7)
         assert up.get("/audit/ledger")["holds"]
-    finally:
-        up.clean()

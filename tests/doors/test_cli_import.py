@@ -40,4 +40,6 @@ def test_what_cannot_be_imported_is_refused_with_its_place(tmp_path: Path) -> No
     refused = tidegate("import", "floe", str(file))
     assert refused.status == 1 and refused.out == "" and "policies.json[1] compact" in refused.err
     assert tidegate("import", "floe", str(tmp_path / "missing.json")).status == 1
+    file.write_text("[" * 200_000)
+    assert "nested too deeply" in tidegate("import", "floe", str(file)).err
     assert tidegate("import", "quartz", str(file)).status == 2

@@ -19,7 +19,7 @@ from tidegate.api.app import create_app
 from tidegate.documents import shapes
 from tidegate.domain.evidence import upstream_of
 from tidegate.domain.ids import AttemptKey, RunKey
-from tidegate.ports.control import AttemptRecord
+from tidegate.ports.records import AttemptRecord
 from tidegate.ports.tables import TableRecord
 from tidegate.sdk import answers, connection, records
 from tidegate.sdk.run import Upstream
@@ -61,6 +61,18 @@ def _everything(client: Client) -> None:
             client.sinks,
             {"spec": {"type": "webhook", "url": "https://x.example/hook"}},
             {"spec": {"topics": ["run.failed"]}},
+        ),
+        (
+            client.sources,
+            {
+                "spec": {
+                    "type": "kafka",
+                    "servers": "k:9092",
+                    "topics": ["orders"],
+                    "event": {"type": "user.order", "key": "sales/{{ key }}"},
+                }
+            },
+            {"spec": {"begin": "oldest"}},
         ),
         (client.policies, POLICY, {"spec": {"priority": 3}}),
     ):
@@ -126,6 +138,11 @@ def _everything(client: Client) -> None:
     assert list(client.events.set_aside()) == []
     with pytest.raises(Problem, match="7"):
         client.events.replay("7")
+    client.sinks.put("told", {"spec": {"type": "webhook", "url": "https://x.example/hook"}})
+    assert client.sinks.replay("told") == 0
+    with pytest.raises(Problem, match="7"):
+        client.sinks.replay("told", position="7")
+    client.sinks.delete("told")
     assert [one.revision for one in client.tables.policy_revisions("x")] == [3, 2, 1]
     client.policies.put("x", POLICY)
     assert not client.tables.disable(reason="tests").automatic and client.tables.automatic().reason == "tests"

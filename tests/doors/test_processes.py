@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import until
 
 from tidegate.cli.processes import Recipe, Signals, Tree
 
@@ -19,14 +20,6 @@ STUBBORN = (
     "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)",
 )
-
-
-def until(holds: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for something to hold."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -64,6 +64,9 @@ def test_a_freeze_is_set_told_and_lifted_and_is_on_record(served: Served) -> Non
     told = [(one["action"], one["who"]) for one in served("GET", "/audit").json()["items"] if one["kind"] == "Freeze"]
     assert told == [("unfrozen", "anonymous"), ("frozen", "ada")]
     assert served("PUT", "/freeze", json={"reasons": "x"}).status_code == 422
+    for given, told in (("x" * 5000, "5,000"), (7, "the number 7")):
+        (fault,) = served("PUT", "/freeze", json={"reason": given}).json()["errors"]
+        assert fault == {"path": "reason", "reason": f"must be text of at most 1000 characters, not {told}"}
 
 
 @pytest.mark.requirement("GATE-8", "OPS-4")

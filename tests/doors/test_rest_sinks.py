@@ -35,6 +35,21 @@ def test_a_sink_is_made_read_changed_and_deleted(served: Served) -> None:
     assert told == ["deleted", "updated", "created"]
 
 
+@pytest.mark.requirement("EVENT-9", "OPS-1")
+def test_what_a_sink_refused_is_asked_for_again_or_there_is_none(served: Served) -> None:
+    served("PUT", HOOK, json={"spec": SPEC})
+    asked = served("POST", f"{HOOK}:replay", json={})
+    assert (asked.status_code, asked.json()) == (202, {"sink": "hook", "events": 0})
+    assert served("POST", f"{HOOK}:replay", json={"position": "7"}).status_code == 404
+    for position in ("x", "", -1, 7):
+        answer = served("POST", f"{HOOK}:replay", json={"position": position})
+        assert answer.status_code == 422
+        (fault,) = answer.json()["errors"]
+        assert fault == {"path": "position", "reason": "must be the position of an event, as `refused` shows it"}
+    assert served("POST", f"{HOOK}:replay", json={"positions": "7"}).status_code == 422
+    assert served("POST", "/sinks/none:replay", json={}).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("spec", "path", "says"),
     [

@@ -9,21 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate import settings as configuration
 from tidegate.domain.errors import Invalid, Refused
-from tidegate.domain.instants import SECOND
+from tidegate.domain.instants import DAY, HOUR, SECOND
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling, Throttles
 from tidegate.ports.probing import PROBE_KEYS, ProbeSpec
 from tidegate.settings import SECTIONS, load
+from tidegate.settings.table import table
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_of_settings_is_the_table_of_the_code() -> None:
-    assert (ROOT / "docs/reference/settings.md").read_text() == configuration.table()
+    assert (ROOT / "docs/reference/settings.md").read_text() == table()
 
 
 def test_the_table_has_every_setting_with_its_meaning() -> None:
-    rows = [line.split("|")[1:-1] for line in configuration.table().splitlines() if line.startswith("| ")][2:]
+    rows = [line.split("|")[1:-1] for line in table().splitlines() if line.startswith("| ")][2:]
     told = {(section.strip(), key.strip()) for section, key, *_ in rows}
     keys = {(section, key) for section, model in SECTIONS.items() for key in model.model_fields}
     assert told == keys | {("probes.NAME", key) for key in PROBE_KEYS}
@@ -32,7 +33,7 @@ def test_the_table_has_every_setting_with_its_meaning() -> None:
 
 def test_the_module_prints_the_table() -> None:
     done = subprocess.run([sys.executable, "-m", "tidegate.settings"], capture_output=True, text=True, check=True)
-    assert done.stdout == configuration.table()
+    assert done.stdout == table()
 
 
 def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
@@ -152,6 +153,7 @@ def test_probes_are_read_from_file_and_environment(tmp_path: Path) -> None:
         ("[probes.a]\nurl = 'http://x'", "the `type` of a must be one of http, command, spark"),
         ("[probes.a]\ntype = 'http'", "a lacks `url`, which a probe of type http needs"),
         ("[probes.a]\ntype = 'http'\nurl = 'x'", "needs an address http://"),
+        ("[probes.a]\ntype = 'http'\nurl = 'http://[x'", "needs an address http://"),
         ("[probes.a]\ntype = 'http'\nurl = 'http://x'\nvalue = 'free'", "needs a JSON pointer such as /cores/free"),
         ("[probes.a]\ntype = 'command'\nargv = ['x']\nurl = 'http://x'", "of type command, which has no `url`"),
         ("[probes.a]\ntype = 'command'\nargv = 'x y'", "needs a list of texts as `argv`"),
@@ -164,3 +166,15 @@ def test_a_probe_that_cannot_work_is_refused(tmp_path: Path, said: str, reason: 
     (tmp_path / "tidegate.toml").write_text(said)
     with pytest.raises(Invalid, match=reason):
         load(home=tmp_path, environ={})
+
+
+@pytest.mark.requirement("CARE-4", "FAIL-7")
+def test_what_settings_say_of_maintenance_is_what_is_decided_by(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text(
+        '[maintenance]\nconditions = false\nmin_interval = "2h"\nfailures = 0\nreduction = 75\nunchanged_wait = "P1D"\n'
+    )
+    found = load(home=tmp_path, environ={}).maintenance.ruling
+    expected = Throttles(failures=0, reduction=75, unchanged_wait=DAY, min_interval=2 * HOUR)
+    assert found == Ruling(conditions=False, throttles=expected)
+    (tmp_path / "tidegate.toml").unlink()
+    assert load(home=tmp_path, environ={}).maintenance.ruling == DEFAULT_RULING

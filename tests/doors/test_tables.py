@@ -100,6 +100,21 @@ def test_a_policy_is_applied_once_and_told_apart(served: Served, cli: Callable[.
     assert "deleted" in cli("delete", "policy", "nightly").out
 
 
+@pytest.mark.requirement("CARE-1", "CARE-3")
+def test_a_policy_that_keeps_no_table_says_so(measured: Served, cli: Callable[..., Said]) -> None:
+    declare(measured)
+    rewrite = {"rewrite_data_files": {}}
+    for name, tables in (("nothing", "lake.rwa.*"), ("behind", "lake.raw.*")):
+        measured("PUT", f"/policies/{name}", json={"spec": {"tables": tables, "operations": rewrite}})
+    measured("PATCH", "/policies/behind", json={"spec": {"priority": -1}})
+    found = {one["metadata"]["name"]: one["status"] for one in measured("GET", "/policies").json()["items"]}
+    assert {name: one["tables"] for name, one in found.items()} == {"nightly": 2, "nothing": 0, "behind": 0}
+    assert found["nightly"]["warning"] is None and "none of the 2 tables" in found["nothing"]["warning"]
+    assert "'nightly' speaks for them" in found["behind"]["warning"]
+    assert measured("GET", "/policies/nothing").json()["status"] == found["nothing"]
+    assert "nothing: It matches none" in cli("policies").err
+
+
 @pytest.mark.requirement("CARE-5", "CARE-6")
 def test_health_and_debt_are_told_with_their_reasons(measured: Served, cli: Callable[..., Said]) -> None:
     declare(measured)
@@ -184,3 +199,24 @@ def test_wrong_requests_are_told_what_is_right(
     method, path, body = request_
     answer = measured(method, path, **({} if body is None else {"json": body}))
     assert answer.status_code == status and said in answer.text
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("OPS-3", "CARE-1")
+def test_maintenance_that_python_declares_is_deployed_with_its_application(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "care.py"
+    file.write_text(
+        "from tidegate import App, cron, expire_snapshots\n"
+        "app = App('orders', timezone='Europe/Berlin')\n"
+        "app.maintain('nightly', tables='lake.raw.*', operations=[expire_snapshots(when=cron('0 1 * * *'), keep=10)])\n"
+    )
+    planned = tidegate("deploy", str(file), "--dry-run", url=served.url)
+    assert (planned.status, "+ MaintenancePolicy nightly" in planned.out) == (0, True)
+    assert served("GET", "/policies/nightly").status_code == 404
+    assert tidegate("deploy", str(file), "--yes", url=served.url).status == 0
+    found = served("GET", "/policies/nightly").json()
+    assert found["spec"]["operations"]["expire_snapshots"]["options"] == {"retain_last": 10}
+    assert "= MaintenancePolicy nightly" in tidegate("deploy", str(file), "--dry-run", url=served.url).out
+    file.write_text(file.read_text().replace("keep=10", "keeep=10"))
+    refused = tidegate("deploy", str(file), "--yes", url=served.url)
+    assert (refused.status, "keeep" in refused.err) == (1, True)

@@ -7,151 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import httpx
 import psutil
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from waiting import free_port, until
 
-from tidegate.cli.up import MARK, end_leftovers, mark_of
+from tidegate.cli.up import MARK, end_leftovers, mark_of, refuse_beyond_loopback
+from tidegate.domain.errors import Refused
 
 from .conftest import command
+from .running import Up, marked, processes_of, tidegate_up
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(holds: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait for something to hold; what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.05)
-    return found
-
-
-class Up:
-    """A running `tidegate up`."""
-
-    def __init__(self, home: Path, port: int, **environ: str) -> None:
-        self.home = home
-        self.url = f"http://127.0.0.1:{port}"
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli.main", "up", "--home", str(home), "--port", str(port)],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-            env={**inherited, **environ},
-            start_new_session=True,
-        )
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr as stream:
-            self.lines.extend(iter(stream.readline, ""))
-
-    @property
-    def said(self) -> str:
-        return "".join(self.lines)
-
-    def ready(self) -> bool:
-        assert self.process.poll() is None, self.said
-        try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=2).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def role(self, name: str) -> psutil.Process:
-        """The process of a role."""
-        for child in psutil.Process(self.process.pid).children():
-            if name in child.cmdline():
-                return child
-        raise AssertionError(f"no {name}")
-
-    def roles(self) -> set[int]:
-        return {self.role(name).pid for name in ("scheduler", "worker", "api")}
-
-    def get(self, path: str) -> Any:
-        answer = httpx.get(f"{self.url}/api/v1{path}", trust_env=False, timeout=20)
-        assert answer.is_success, answer.text
-        return answer.json()
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = httpx.request(method, f"{self.url}/api/v1{path}", json=body, trust_env=False, timeout=20)
-        assert answer.is_success, answer.text
-        return answer.json() if answer.content else None
-
-    def declare(self, name: str, argv: list[str], **spec: Any) -> None:
-        program = {"spec": {"type": "command", "argv": argv}}
-        self.call("PUT", f"/namespaces/default/programs/{name}", program)
-        body = {"spec": {"program": name, "trigger": {"type": "never"}, "enabled": True, **spec}}
-        self.call("PUT", f"/namespaces/default/schedules/{name}", body)
-
-    def trigger(self, name: str) -> str:
-        return str(self.call("POST", f"/namespaces/default/schedules/{name}:trigger")["id"])
-
-    def state(self, run: str) -> str:
-        return str(self.get(f"/runs/{run}")["state"])
-
-    def ended(self, run: str) -> bool:
-        return self.state(run) == "succeeded"
-
-    def ask_to_end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
-        self.process.send_signal(number)
-        status = self.process.wait(seconds)
-        self._reader.join(5)
-        return status
-
-    def clean(self) -> None:
-        """Whatever a failed test left."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-        self._reader.join(10)
-        end_leftovers(self.home)
-        until(lambda: not database_processes(self.home))
-
-
-def processes_of(home: Path) -> list[str]:
-    """Everything that carries the mark of a home, or works in its database."""
-    return marked(home) + database_processes(home)
-
-
-def marked(home: Path) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark_of(home) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
-def database_processes(home: Path) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.name() == "postgres" and str(home) in process.cwd():
-                found.append(" ".join(process.cmdline()))
-        except (psutil.Error, OSError):
-            continue
-    return found
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("up")]
 
 
 @pytest.fixture
@@ -159,14 +31,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def up(home: Path) -> Iterator[Up]:
-    running = Up(home, free_port())
-    try:
-        until(running.ready, 60)
+@pytest.fixture(scope="module")
+def enduring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all tests that leave it running: to come up costs more than most of what is done to it."""
+    with tidegate_up(tmp_path_factory.mktemp("enduring") / "home") as running:
         yield running
-    finally:
-        running.clean()
 
 
 @pytest.mark.requirement("HA-7", "OPS-13", "HA-3")
@@ -189,7 +58,8 @@ def test_ctrl_c_ends_it_too(up: Up) -> None:
 
 
 @pytest.mark.requirement("OPS-13")
-def test_a_second_one_on_the_home_is_refused_at_once_by_home_and_pid(up: Up) -> None:
+def test_a_second_one_on_the_home_is_refused_at_once_by_home_and_pid(enduring: Up) -> None:
+    up = enduring
     began = time.monotonic()
     said = command("up", "--home", str(up.home), "--port", str(free_port()))
     assert time.monotonic() - began < 5
@@ -212,14 +82,22 @@ def test_a_port_in_use_is_named_with_the_remedy(home: Path) -> None:
 
 
 @pytest.mark.requirement("OPS-10")
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
-def test_listening_beyond_loopback_is_refused(home: Path, host: str) -> None:
-    for words in (("up",), ("api",)):
-        environ = {"TIDEGATE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-        said = command(*words, "--home", str(home), "--host", host, environ=environ)
-        assert said.status == 1
-        assert "loopback" in said.err
+@pytest.mark.parametrize(("words", "host"), [(("up",), "0.0.0.0"), (("api",), "example.org")])
+def test_listening_beyond_loopback_is_refused(home: Path, words: tuple[str, ...], host: str) -> None:
+    environ = {"TIDEGATE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+    said = command(*words, "--home", str(home), "--host", host, environ=environ)
+    assert said.status == 1
+    assert "loopback" in said.err
     assert not (home / "pg").exists()
+
+
+@pytest.mark.requirement("OPS-10")
+def test_only_loopback_is_loopback() -> None:
+    for host in ("127.0.0.1", "::1", "localhost"):
+        refuse_beyond_loopback(host)
+    for host in ("0.0.0.0", "::", "192.168.0.1", "example.org", ""):
+        with pytest.raises(Refused, match="loopback"):
+            refuse_beyond_loopback(host)
 
 
 def test_a_home_of_a_newer_version_is_left_alone(home: Path) -> None:
@@ -232,7 +110,7 @@ def test_a_home_of_a_newer_version_is_left_alone(home: Path) -> None:
 
 def test_a_database_that_does_not_answer_is_a_message(home: Path) -> None:
     environ = {"TIDEGATE_DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"}
-    for words in (("up", "--port", str(free_port())), ("scheduler",), ("worker",), ("db", "status")):
+    for words in (("up", "--port", str(free_port())), ("db", "status"), ("db", "upgrade")):
         said = command(*words, "--home", str(home), environ=environ)
         assert said.status == 1
         assert "TIDEGATE_DATABASE_URL" in said.err
@@ -251,8 +129,9 @@ def test_a_wrong_setting_is_named(home: Path) -> None:
 
 
 @pytest.mark.requirement("HA-8", "RUN-1")
-def test_whatever_is_killed_comes_back_and_no_run_is_lost_or_doubled(up: Up) -> None:
-    count = up.home / "count"
+def test_whatever_is_killed_comes_back_and_no_run_is_lost_or_doubled(enduring: Up) -> None:
+    up, word = enduring, "ended unasked (killed by SIGKILL)"
+    count, told = up.home / "count", up.said.count(word)
     up.declare("work", ["sh", "-c", f"echo x >> {count}; sleep 1"])
     before = up.roles()
     for role in ("scheduler", "worker", "api"):
@@ -262,11 +141,12 @@ def test_whatever_is_killed_comes_back_and_no_run_is_lost_or_doubled(up: Up) -> 
         until(partial(up.ended, run))
     assert count.read_text() == "x\n" * 3
     assert not before & up.roles()
-    assert up.said.count("ended unasked (killed by SIGKILL)") == 3
+    assert up.said.count(word) == told + 3
 
 
 @pytest.mark.requirement("HA-8")
-def test_a_database_that_is_killed_comes_back(up: Up) -> None:
+def test_a_database_that_is_killed_comes_back(enduring: Up) -> None:
+    up = enduring
     postmaster = int((up.home / "pg/data/postmaster.pid").read_text().split()[0])
     os.kill(postmaster, signal.SIGKILL)
     time.sleep(0.5)
@@ -333,7 +213,8 @@ def test_what_does_not_end_in_time_is_stopped_and_is_neither_crash_nor_failure(h
 
 
 @pytest.mark.requirement("HA-3", "RUN-5")
-def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempts(up: Up, tmp_path: Path) -> None:
+def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempts(enduring: Up, tmp_path: Path) -> None:
+    up = enduring
     url = up.role("worker").environ()["TIDEGATE_DATABASE_URL"]
     assert command("db", "status", environ={"TIDEGATE_DATABASE_URL": url}).status == 0
     assert "up to date" in command("db", "upgrade", environ={"TIDEGATE_DATABASE_URL": url}).out
@@ -342,7 +223,8 @@ def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempt
     environ = {**inherited, "TIDEGATE_DATABASE_URL": url, "TIDEGATE_HOME": str(place), MARK: mark_of(place)}
     worker = [sys.executable, "-m", "tidegate.cli.main", "worker"]
     up.declare("work", ["sh", "-c", "sleep 5"])
-    os.kill(up.role("worker").pid, signal.SIGSTOP)
+    frozen = up.role("worker")
+    frozen.suspend()
     lone = subprocess.Popen(worker, env=environ)
     try:
         run = up.trigger("work")
@@ -353,14 +235,19 @@ def test_roles_run_alone_against_a_database_and_a_lone_worker_leaves_its_attempt
         lone = subprocess.Popen(worker, env=environ)
         until(lambda: up.state(run) == "succeeded")
         assert len(up.get(f"/runs/{run}")["attempts"]) == 1
+        lone.terminate()
+        assert lone.wait(20) == 0
     finally:
+        frozen.resume()
         lone.kill()
         lone.wait()
         end_leftovers(place)
+    until(lambda: [one["pid"] for one in up.get("/instances")["items"] if one["role"] == "worker"] == [frozen.pid])
 
 
 @pytest.mark.requirement("HA-2", "HA-8")
-def test_who_was_frozen_and_declared_dead_registers_anew(up: Up) -> None:
+def test_who_was_frozen_and_declared_dead_registers_anew(enduring: Up) -> None:
+    up = enduring
     up.declare("work", ["sh", "-c", "sleep 8"])
     run = up.trigger("work")
     until(lambda: up.state(run) == "running")
@@ -382,7 +269,8 @@ def test_who_was_frozen_and_declared_dead_registers_anew(up: Up) -> None:
 
 
 @pytest.mark.requirement("HA-8", "OPS-11")
-def test_everything_goes_on_by_itself_when_a_database_comes_back(up: Up) -> None:
+def test_everything_goes_on_by_itself_when_a_database_comes_back(enduring: Up) -> None:
+    up = enduring
     guardian = next(one for one in psutil.Process(up.process.pid).children() if "guardian" in " ".join(one.cmdline()))
     pids = up.roles()
     for _ in range(2):

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
+from waiting import until
 
-from .test_up import Up, free_port, until
+from .running import Up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 EVENTS, EACH = 400, 5
 NS = "/api/v1/namespaces/default"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    one = Up(tmp_path / "home", free_port())
-    try:
-        until(one.ready, 60)
-        yield one
-    finally:
-        one.process.terminate()
-        one.process.wait(60)
 
 
 def _publish(url: str, sent: list[int]) -> None:

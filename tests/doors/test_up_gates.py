@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
-from .test_up import Up, free_port, until
+from .running import Up, tidegate_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -26,12 +27,8 @@ def reading(tmp_path: Path) -> Path:
 def up(tmp_path: Path, reading: Path) -> Iterator[Up]:
     argv = [sys.executable, "-S", "-c", f"print(open({str(reading)!r}).read())"]
     probe = {"type": "command", "argv": argv, "every": "PT1S"}
-    running = Up(tmp_path / "home", free_port(), TIDEGATE_PROBES__CORES=json.dumps(probe))
-    try:
-        until(running.ready, 60)
+    with tidegate_up(tmp_path / "home", TIDEGATE_PROBES__CORES=json.dumps(probe)) as running:
         yield running
-    finally:
-        running.clean()
 
 
 def waiting_for(up: Up, name: str) -> list[dict[str, Any]]:

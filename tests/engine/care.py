@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from engine.worlds import World, crank
@@ -14,9 +14,10 @@ from tidegate.domain.errors import Unavailable
 from tidegate.domain.ids import AttemptKey, RunKey
 from tidegate.domain.instants import MINUTE, SECOND, Instant
 from tidegate.domain.maintenance.health import MIB, PartitionFiles, TableHealth
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling
 from tidegate.domain.maintenance.wire import health_json
 from tidegate.engine.assessor import Assessor
-from tidegate.engine.caretaker import Caretaker
+from tidegate.engine.caretaker import Caretaker, CaretakerSettings
 from tidegate.ports.lake import Pointer
 from tidegate.ports.launching import Phase, Report
 from tidegate.ports.tables import Survey, SurveyOrder
@@ -37,6 +38,7 @@ class Lake:
         self.away = ""
         self.measured: list[str] = []
         self.changed_at: dict[str, Instant] = {}
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     def write(self, table: str, files: int, now: Instant) -> None:
         """A commit of so many small files."""
@@ -57,6 +59,9 @@ class Lake:
         raise NotImplementedError
 
     async def survey(self, orders: Sequence[SurveyOrder]) -> Sequence[Survey]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
         return [self._survey(one) for one in orders]
 
     def _survey(self, order: SurveyOrder) -> Survey:
@@ -91,11 +96,11 @@ class Lake:
 
 
 class CareWorld(World):
-    def __init__(self) -> None:
+    def __init__(self, ruling: Ruling = DEFAULT_RULING) -> None:
         super().__init__()
-        self.lake = Lake()
+        self.lake, self.ruling = Lake(), ruling
         self.assessor = Assessor(self.store, self.lake, self.lake, self.fence)
-        self.caretaker = Caretaker(self.store, care.begin, self.fence)
+        self.caretaker = Caretaker(self.store, care.begin, self.fence, CaretakerSettings(ruling=ruling))
         self.hands = self.worker()
 
     def policy(self, name: str = "nightly", tables: str = "lake.**", **spec: Any) -> None:
@@ -131,8 +136,15 @@ class CareWorld(World):
         self.pass_time(SECOND)
         self.hands.supervise()
 
+    def lose(self, run: RunKey) -> None:
+        """Its process is gone without a word."""
+        key = AttemptKey(run, 1)
+        self.backend.reports[key] = Report(attempt=key, phase=Phase.GONE, error={"code": "spark.driver_died"})
+        self.pass_time(SECOND)
+        self.hands.supervise()
+
     def status(self, table: str = FLIGHTS) -> tables.Status:
-        return crank(tables.status(self.store, table))
+        return crank(tables.status(self.store, table, ruling=self.ruling))
 
     def verdicts(self, table: str = FLIGHTS) -> dict[str, str]:
         return {one.operation.value: one.verdict.value for one in self.status(table).decisions}

@@ -13,6 +13,7 @@ from tidegate.control import policies, tables
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import DAY, HOUR, MINUTE
 from tidegate.domain.maintenance.decision import Verdict
+from tidegate.domain.maintenance.throttle import Ruling, Throttles
 
 NAMES = [f"lake.raw.t{number}" for number in range(5)]
 STEPS = 50
@@ -84,7 +85,9 @@ def happen(world: CareWorld, rng: random.Random) -> bool:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_the_status_shows_is_what_the_engine_does(seed: int) -> None:
     rng = random.Random(seed)
-    world = CareWorld()
+    strict = Throttles(failures=1, failure_wait=HOUR, unchanged=1, unchanged_wait=HOUR, min_interval=30 * MINUTE)
+    ruling = Ruling() if seed < 2 else Ruling(conditions=seed % 2 == 0, throttles=strict)
+    world = CareWorld(ruling)
     for name in NAMES:
         world.write(rng.randrange(1, 12), name)
     declare(world, rng)

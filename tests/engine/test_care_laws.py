@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from engine.care import COMPACT, FLIGHTS, CareWorld
 from engine.worlds import crank
 
-from tidegate.control import care, policies, tables
+from tidegate.control import care, policies, runs, schedules, tables
+from tidegate.control.common import OnUpdate
+from tidegate.documents import parsing
+from tidegate.documents.declared import Schedule
 from tidegate.domain.errors import Conflict, Invalid, NotFound, Refused
+from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import HOUR, MINUTE
 from tidegate.domain.lake import Place
 from tidegate.domain.maintenance.decision import Because
+from tidegate.domain.maintenance.handover import AFTER, KEEP
+from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.runs import State
+from tidegate.engine.assessor import Assessor
 from tidegate.engine.caretaker import Caretaker
 from tidegate.ports.lake import Move
 
@@ -104,6 +113,25 @@ def test_what_is_due_runs_as_a_run_of_the_ledger_and_is_settled(world: CareWorld
     assert len(world.history()) == 1
 
 
+@pytest.mark.requirement("CARE-1", "HA-1")
+def test_while_spark_measures_many_tables_for_minutes_no_other_measures_them_too(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+    fence = crank(world.store.register(role="scheduler", name="b", host="h", pid=2, now=world.now))
+    other = Assessor(world.store, world.lake, world.lake, fence)
+    world.step(world.assessor)
+    world.lake.measured.clear()
+    world.write()
+    world.pass_time(6 * MINUTE)  # in which the lease was not renewed
+
+    async def ten_minutes() -> None:
+        await other.step(world.now + 10 * MINUTE)
+
+    world.lake.meanwhile = ten_minutes
+    world.step(world.assessor)
+    assert world.lake.measured == [FLIGHTS]
+
+
 @pytest.mark.requirement("CARE-9")
 def test_a_table_has_one_maintenance_at_a_time_whoever_asks(world: CareWorld) -> None:
     world.policy(operations={**COMPACT, "expire_snapshots": {"when": {"snapshot_count": 1}}})
@@ -133,6 +161,33 @@ def test_by_hand_it_starts_also_when_maintenance_is_switched_off(world: CareWorl
     world.look()
     world.look()
     assert len(world.history()) == 2
+
+
+@pytest.mark.requirement("CARE-7", "CARE-11")
+def test_maintenance_is_neither_repeated_nor_triggered_nor_scheduled_past_its_plan(world: CareWorld) -> None:
+    """Who reads from the table now, the budget and the history of the table would have no say."""
+    world.policy()
+    world.write()
+    world.look()
+    (run,) = world.launch()
+    world.end(run, changed=True)
+    world.look()
+    name = care.schedule_of(FLIGHTS, Operation.REWRITE_DATA_FILES)
+    remedy = f"tidegate tables maintain {FLIGHTS} --operation rewrite_data_files"
+    for asked in (
+        runs.rerun(world.store, str(run), who="ann"),
+        runs.trigger(world.store, care.NAMESPACE, name, who="ann", arguments={"options": {"max_share": 1.0}}),
+    ):
+        with pytest.raises(Refused, match="planned anew") as refused:
+            crank(asked)
+        assert remedy in str(refused.value.remedy)
+    nightly = {"program": care.PROGRAM, "trigger": {"type": "cron", "expression": "0 3 * * *"}, "enabled": True}
+    metadata = {"name": "mine", "namespace": care.NAMESPACE}
+    declared = parsing.parse({"apiVersion": "tidegate/v1", "kind": "Schedule", "metadata": metadata, "spec": nightly})
+    assert isinstance(declared, Schedule)
+    with pytest.raises(Invalid, match=r"spec\.trigger: .*MaintenancePolicy"):
+        crank(schedules.put(world.store, declared, who="ann", on_update=OnUpdate.RESET))
+    assert world.open() == []
 
 
 @pytest.mark.requirement("CARE-10")
@@ -275,4 +330,71 @@ def test_snapshots_that_somebody_reads_from_are_told_to_the_run(world: CareWorld
     world.write()
     world.look()
     (one,) = world.open()
-    assert world.run(one.order.run).given["keep"] == ["77"]
+    assert world.run(one.order.run).given[KEEP] == ["77"]
+
+
+@pytest.mark.requirement("CARE-10", "CARE-11")
+def test_who_comes_after_a_run_that_died_is_told_of_it_until_one_came_through(world: CareWorld) -> None:
+    world.policy()
+    world.write()
+
+    def next_run() -> RunKey:
+        for _ in range(400):
+            world.look()
+            if keys := world.launch():
+                return keys[0]
+        raise AssertionError("it was never tried again")
+
+    died = []
+    for _ in range(2):
+        run = next_run()
+        assert [one["run"] for one in world.run(run).given.get(AFTER, ())] == died[::-1]
+        died.append(str(run))
+        begun = world.now
+        world.lose(run)
+        world.look()
+    third = next_run()
+    first, second = reversed(world.run(third).given[AFTER])
+    assert (first["run"], second["run"]) == tuple(died) and first["begun"] <= first["ended"] <= begun <= second["ended"]
+    world.lake.compact(FLIGHTS)
+    world.end(third, changed=True, bytes_rewritten=7)
+    world.write(30)
+    assert AFTER not in world.run(next_run()).given
+
+
+@pytest.mark.requirement("CARE-5", "EVENT-6")
+def test_what_is_the_matter_with_a_table_is_told_when_it_becomes_something_else(world: CareWorld) -> None:
+    def told() -> list[Any]:
+        found, _ = crank(world.store.events(type="table.health", key=FLIGHTS, since=None, before=None, limit=9))
+        return [one.payload for one in reversed(found)]
+
+    world.policy(operations={"expire_snapshots": {}}, thresholds={"snapshot_count": {"warning": 3, "critical": 4}})
+    world.write(files=0)
+    world.look()
+    assert told() == []  # nothing is, and nothing was
+    for _ in range(2):
+        world.write(files=0)
+        world.look()
+    [first] = told()
+    assert (first["severity"], first["previous"], first["issues"]) == ("WARNING", None, {"snapshot_count": "WARNING"})
+    world.write(files=0)
+    world.look()
+    world.write(files=0)
+    world.look()
+    assert [(one["previous"], one["severity"]) for one in told()] == [(None, "WARNING"), ("WARNING", "CRITICAL")]
+    assert told()[1]["score"] >= 100
+
+
+def test_what_a_person_asked_for_at_once_is_all_there_page_by_page(world: CareWorld) -> None:
+    world.policy(operations={**COMPACT, "rewrite_manifests": {}, "compute_table_stats": {}})
+    world.write()
+    world.pass_time(MINUTE)
+    world.step(world.assessor)
+    asked = {one.run for one in crank(tables.maintain(world.store, FLIGHTS, who="ann"))}
+    read, cursor = [], None
+    while True:
+        page = crank(tables.runs(world.store, FLIGHTS, cursor=cursor, limit=1))
+        read += [one.order.run for one in page.items]
+        if (cursor := page.next) is None:
+            break
+    assert len(read) == len(asked) == 3 and set(read) == asked

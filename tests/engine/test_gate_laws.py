@@ -25,8 +25,8 @@ from tidegate.domain.instants import HOUR, MINUTE, SECOND
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode, Timeout, WaitingPolicy
 from tidegate.domain.windows import Span, closes, opens
-from tidegate.ports.control import ClockState
 from tidegate.ports.launching import StopHow
+from tidegate.ports.records import ClockState
 
 NIGHT = Span(start=23 * 60 + 30, end=6 * 60)
 

@@ -226,6 +226,23 @@ def test_what_others_announce_wakes_and_a_lost_connection_is_made_good() -> None
     assert len(part.calls) == 3
 
 
+@pytest.mark.requirement("HA-2")
+def test_the_end_of_another_process_wakes_whom_it_concerns_and_a_lost_connection_is_made_good() -> None:
+    tries: list[Callable[[], None]] = []
+
+    async def ends(ended: Callable[[], None]) -> None:
+        tries.append(ended)
+        if len(tries) < 3:
+            raise Unavailable("not yet")
+        await asyncio.Event().wait()
+
+    part, other = Scripted(lambda *_: Outcome(), topics=[Topic.GONE]), Scripted(lambda *_: Outcome(), "other")
+    loop = Loop(DatabaseTime(), [part, other], ends=ends, settings=QUICK)
+    asyncio.run(run_for(loop, 0.2, meanwhile=lambda: tries[-1]()))
+    assert len(tries) == 3
+    assert part.heard == [Topic.GONE] and len(part.calls) == 2 and len(other.calls) == 1
+
+
 def test_meters_count_steps_work_and_time() -> None:
     part = Scripted(lambda now, n: Outcome(did=3, left=n < 4))
     loop = Loop(DatabaseTime(), [part], settings=QUICK)

@@ -16,6 +16,7 @@ from tidegate.domain.errors import Refused
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import SECOND, Duration
 from tidegate.domain.sinks import SinkSpec
+from tidegate.engine.outcome import Topic
 from tidegate.engine.relay import Relay, RelaySettings
 from tidegate.ports.collecting import NewEvent
 from tidegate.ports.sinks import Delivery, Message, SinkRecord
@@ -32,9 +33,14 @@ class Target:
     slow: bool = False
     some: random.Random | None = None  # takes only a part of each batch, by chance
     opened: int = 0
+    picky: bool = True  # refuses what is poisoned
+    most: int = 1000  # so many of a batch at once
 
     def ids(self) -> list[int]:
         return [int(one.id) for one in self.got]
+
+    def refuses(self, message: Message) -> bool:
+        return self.picky and POISON in message.body.decode()
 
 
 class FakeSink:
@@ -53,16 +59,17 @@ class FakeSink:
         self.messages = None
         if target.down:
             return Delivery(passed=0, fault="it is down.")
-        told = len(messages) if target.some is None else target.some.randint(0, len(messages))
+        wanted = min(len(messages), target.most)
+        told = wanted if target.some is None else target.some.randint(0, wanted)
         really = told if target.some is None else target.some.randint(told, len(messages))  # an answer may be lost
-        refused = tuple((at, "too large") for at, one in enumerate(messages[:told]) if POISON in one.body.decode())
-        target.got += [one for one in messages[:really] if POISON not in one.body.decode()]
-        return Delivery(passed=told, refused=refused, fault="" if told == len(messages) else "it is gone.")
+        refused = tuple((at, "too large") for at, one in enumerate(messages[:told]) if target.refuses(one))
+        target.got += [one for one in messages[:really] if not target.refuses(one)]
+        return Delivery(passed=told, refused=refused, fault="" if told == wanted else "it is gone.")
 
     async def close(self) -> None:
         if self.messages is not None and self.target.some is not None:  # what was under way may arrive all the same
             arrived = self.target.some.randint(0, len(self.messages))
-            self.target.got += [one for one in self.messages[:arrived] if POISON not in one.body.decode()]
+            self.target.got += [one for one in self.messages[:arrived] if not self.target.refuses(one)]
         self.messages = None
 
 
@@ -157,6 +164,16 @@ def test_a_sink_that_is_down_for_an_hour_delays_and_loses_nothing_and_holds_up_n
     assert bench.sink("a").error == ""
 
 
+@pytest.mark.requirement("EVENT-9")
+def test_a_sink_that_takes_a_part_at_a_time_is_well_and_gets_the_rest_at_once() -> None:
+    bench = Bench("a")
+    bench.targets["a"].most = 2
+    bench.publish(20)
+    notes = bench.pass_(20, after=SECOND // 10)
+    assert bench.targets["a"].ids() == sorted(set(bench.targets["a"].ids())) and len(bench.targets["a"].got) == 20
+    assert (bench.sink("a").delivered, bench.sink("a").behind, bench.sink("a").error, notes) == (20, 0, "", [])
+
+
 @pytest.mark.requirement("EVENT-9", "EVENT-3")
 def test_a_poisoned_event_is_set_aside_and_shown_and_the_others_go_on() -> None:
     bench = Bench("a")
@@ -169,6 +186,46 @@ def test_a_poisoned_event_is_set_aside_and_shown_and_the_others_go_on() -> None:
     (refused,) = crank(bench.world.store.refusals("a", 10))
     assert (refused.type, refused.reason) == ("user.x", "too large")
     assert any("set aside" in note for note in notes)
+
+
+@pytest.mark.requirement("EVENT-9")
+def test_what_was_refused_is_sent_again_when_somebody_asks_and_may_be_refused_again() -> None:
+    bench = Bench("a")
+    target, poison = bench.targets["a"], POISON
+    for _ in range(2):
+        bench.publish(2)
+        bench.publish(say=poison)
+    bench.pass_(5)
+    assert (len(target.got), bench.sink("a").set_aside) == (4, 2)
+
+    def ask(position: int | None = None) -> int:
+        async def put() -> int:
+            async with bench.world.store.changing() as tx:
+                return await tx.replay_sink("a", position)
+
+        bench.relay.hear(Topic.DECLARED)
+        return crank(put())
+
+    target.most = 1
+    assert ask() == 2
+    assert sum("refuses event" in note for note in bench.pass_(5)) == 2
+    assert bench.sink("a").set_aside == 2 and not bench.sink("a").asked
+    first, second = sorted(one.pos for one in crank(bench.world.store.refusals("a", 9)))
+    target.picky = False
+    assert (ask(first), ask(first + 1)) == (1, 0)
+    bench.publish(1)
+    bench.pass_(5)
+    assert sorted(target.ids())[-1] > second and target.ids().count(first) == 1
+    target.down = True
+    ask()
+    bench.pass_(10, after=5 * SECOND)
+    assert bench.sink("a").error == "it is down." and second not in target.ids()
+    target.down = False
+    bench.pass_(40, after=5 * SECOND)
+    record = bench.sink("a")
+    assert target.ids().count(second) == 1
+    assert (record.delivered, record.set_aside, record.error, record.asked) == (7, 0, "", False)
+    assert crank(bench.world.store.refusals("a", 9)) == []
 
 
 def test_a_sink_that_cannot_be_opened_says_why_and_waits() -> None:
@@ -234,7 +291,7 @@ def test_whatever_fails_each_event_arrives_and_first_in_the_order_of_its_schedul
     chance = random.Random(seed)
     bench = Bench("a", "b")
     for target in bench.targets.values():
-        target.some = random.Random(chance.random())
+        target.some, target.most = random.Random(chance.random()), chance.choice([3, 1000])
     published = 0
     relays = [bench.relay]
     for _ in range(steps):
@@ -251,7 +308,7 @@ def test_whatever_fails_each_event_arrives_and_first_in_the_order_of_its_schedul
             case 4 | 5:  # a frozen one may wake up and go on
                 bench.pass_(1, relay=chance.choice(relays[-2:]), after=chance.choice([SECOND // 10, 5 * SECOND]))
     for target in bench.targets.values():
-        target.slow, target.some = False, None
+        target.slow, target.some, target.most = False, None, 1000
     bench.pass_(1, relay=relays[-1], after=31 * SECOND)
     bench.pass_(100, relay=relays[-1])
     for target in bench.targets.values():

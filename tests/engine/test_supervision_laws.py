@@ -337,3 +337,20 @@ def test_a_stop_goes_on_where_the_dead_worker_left_it(world: World) -> None:
     world.backend.set(attempt, Phase.GONE)
     successor.supervise()
     assert world.run(run).state is State.TIMED_OUT
+
+
+@pytest.mark.requirement("HA-9", "RUN-5")
+def test_what_is_a_workers_on_record_and_not_in_its_watch_is_taken_up(world: World) -> None:
+    """A standby that lacked the last commits has forgotten an end that this worker recorded."""
+    worker = world.worker()
+    run, attempt = running(world, worker)
+    worker.watch.attempts.clear()
+    world.backend.finish(attempt, "succeeded", ago=0)
+    world.pass_time(25 * SECOND)
+    worker.supervise()
+    assert world.run(run).state is State.RUNNING, "it may be on its way into the watch"
+    world.pass_time(40 * SECOND)
+    assert "does not know it; taken up" in worker.supervise().notes[0]
+    worker.supervise()
+    assert world.run(run).state is State.SUCCEEDED
+    assert world.used() == 0

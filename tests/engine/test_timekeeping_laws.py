@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from worlds import FaultyStore, World, crank, refuses
 
 from tidegate.domain import planning
-from tidegate.domain.errors import CommitUnknown
+from tidegate.domain.clocks import Due
+from tidegate.domain.errors import CommitUnknown, Unavailable
 from tidegate.domain.ids import AttemptKey, ScheduleId
-from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
+from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import CatchUp, CatchUpPolicy
 from tidegate.domain.triggers import Interval
@@ -56,6 +59,28 @@ def test_the_cursor_moves_in_the_transaction_that_records_the_run(world: World) 
     assert world.fires(schedule) == [begun + MINUTE]
     assert world.store.data.clock.rows[schedule].cursor >= begun + MINUTE
     assert outcome.wakes == {Topic.ADMIT} and outcome.next == begun + 2 * MINUTE
+
+
+@pytest.mark.requirement("RUN-1", "CATCH-5")
+@pytest.mark.parametrize("at_a_time", [1, 7, 40])
+def test_a_batch_that_takes_longer_than_a_transaction_may_is_taken_in_smaller_pieces(
+    world: World, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the database would end it each time, and nothing that is due would ever be recorded."""
+    schedules = [minutely(world, f"s{number}") for number in range(80)]
+    timekeeper, decide = world.timekeeper(), Timekeeper._decide
+
+    def slow(self: Timekeeper, due: Sequence[Due], now: Instant) -> object:
+        if len(due) > at_a_time:
+            raise Unavailable("This process slept inside a transaction; the database rolled it back.", code="slept")
+        return decide(self, due, now)
+
+    monkeypatch.setattr(Timekeeper, "_decide", slow)
+    world.pass_time(MINUTE)
+    for _ in range(200):
+        with suppress(Unavailable):
+            world.step(timekeeper)
+    assert all(world.fires(one) == [world.now] for one in schedules)
 
 
 @pytest.mark.requirement("RUN-1")

@@ -10,7 +10,7 @@ from tidegate.domain.ids import Fence
 from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from tidegate.engine.janitor import Janitor
 from tidegate.engine.membership import Membership
-from tidegate.engine.outcome import Topic
+from tidegate.engine.outcome import SHARED, Topic
 from tidegate.engine.reconciler import Reconciler
 
 
@@ -29,9 +29,23 @@ def test_a_dead_process_is_retired_at_once_and_those_who_care_are_told(world: Wo
     assert world.step(world.membership).did == 0
     world.store.lose_session(fence.instance_id)
     outcome = world.step(world.membership)
-    assert outcome.did == 1 and outcome.wakes == {Topic.STOP}
+    assert outcome.did == 1 and outcome.wakes == SHARED, "whatever it had in hand is looked for"
     assert "two" in outcome.notes[0] and "fenced" in outcome.notes[0]
     assert world.step(world.membership).did == 0, "once"
+
+
+@pytest.mark.requirement("HA-2")
+def test_the_end_of_a_session_is_heard_by_the_instance_before_it_in_the_ring(world: World) -> None:
+    heard: list[int] = []
+    world.store.data.told_of_end = heard.append
+    first, second, third = (member(world, name)[0].instance_id for name in ("one", "two", "three"))
+    world.store.lose_session(second)
+    world.store.lose_session(third)
+    assert heard == [first, first], "the next one that lives is watched"
+    world.store.lose_session(third)
+    assert heard == [first, first], "once"
+    world.store.lose_session(world.fence.instance_id)
+    assert heard[2:] == [first], "the first of the ring by the last"
 
 
 def test_a_frozen_process_is_retired_when_it_was_silent_for_too_long_and_can_never_come_back(world: World) -> None:
@@ -46,12 +60,12 @@ def test_a_frozen_process_is_retired_when_it_was_silent_for_too_long_and_can_nev
         world.step(frozen)
 
 
-def test_a_heartbeat_is_said_once_a_second_and_others_are_looked_for_more_often(world: World) -> None:
+def test_a_heartbeat_is_said_once_a_second_and_others_are_looked_for_as_often(world: World) -> None:
     beats = []
     for _ in range(100):
         outcome = world.step(world.membership)
         beats.append(world.store.data.instance.rows[world.fence.instance_id].heartbeat)
-        assert outcome.next is not None and world.now < outcome.next <= world.now + SECOND // 4
+        assert outcome.next is not None and world.now < outcome.next <= world.now + SECOND
         world.now = outcome.next
     span = (beats[-1] - beats[0]) // SECOND
     assert len(set(beats)) - 1 == span

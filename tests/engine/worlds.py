@@ -22,8 +22,8 @@ from tidegate.engine.outcome import Outcome, Part
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
-from tidegate.ports.control import ClockState, Metadata
 from tidegate.ports.launching import Launch, Phase, Report, StopHow
+from tidegate.ports.records import ClockState, Metadata
 from tidegate.sim.memory import MemoryStore
 
 T = TypeVar("T")

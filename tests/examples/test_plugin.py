@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors.test_up import Up, free_port, until
+from doors.running import Up, tidegate_up
+from waiting import until
 
 PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugin"
 DISTINCT = {"type": "distinct", "event": "user.store_closed", "field": "store", "count": 3}
@@ -109,12 +110,8 @@ def test_an_installed_constraint_holds_back_in_a_world_until_its_day(installed: 
 
 @pytest.fixture
 def up(installed: Path, tmp_path: Path) -> Iterator[Up]:
-    running = Up(tmp_path / "home", free_port(), PYTHONPATH=str(installed))
-    try:
-        until(running.ready, 60)
+    with tidegate_up(tmp_path / "home", PYTHONPATH=str(installed)) as running:
         yield running
-    finally:
-        running.clean()
 
 
 def declared(**parameters: Any) -> dict[str, Any]:

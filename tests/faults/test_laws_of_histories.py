@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.history import AttemptRow, History, Line, RunRow, Stretch
+from chaos.history import AttemptRow, History, Line, RunRow, Stretch, Told
 from chaos.laws import LAWS, judge
 from chaos.workload import COUNTS, GRIDS, TAKES_ALL
 
@@ -45,6 +45,7 @@ def right() -> History:
         run(schedule, FROM + 5, "evidence", 8 if schedule == "pair" else 2)
     run("by-hand", FROM, "manual")
     run("once", FROM + 7, "fire")
+    sent = [Told(n, "run.started", f"chaos/{'ab'[n % 2]}") for n in range(1, 9)]
     return History(
         journal=journal,
         runs=runs,
@@ -53,6 +54,8 @@ def right() -> History:
         reigns=dict.fromkeys([*GRIDS, "once"], (FROM, TO)),
         log=log,
         told=told,
+        owed=list(sent),
+        arrived=list(sent),
         left={"runs that neither ended nor go on": 0},
         answers=answers,
         published=list(log),
@@ -104,6 +107,23 @@ def second_success(one: History) -> History:
     return replace(one, attempts=[*one.attempts, one.attempts[0]._replace(number=2, fence=9999)])
 
 
+def not_sent(one: History) -> History:
+    return replace(one, arrived=one.arrived[1:])
+
+
+def sent_twice(one: History) -> History:
+    return replace(one, arrived=[*one.arrived, one.arrived[-1]])
+
+
+def sent_early(one: History) -> History:
+    first, second, third, *others = one.arrived
+    return replace(one, arrived=[third, second, first, *others])
+
+
+def sent_for_nothing(one: History) -> History:
+    return replace(one, arrived=[*one.arrived, Told(99, "run.started", "chaos/a")])
+
+
 def at_once(one: History) -> History:
     return replace(one, journal=[one.journal[0], one.journal[1]._replace(at=FROM + 3 * S), *one.journal[2:]])
 
@@ -150,6 +170,10 @@ BREAKS: list[tuple[Callable[[History], History], str]] = [
     (not_followed, "what_follows_follows"),
     (stuck, "nothing_is_left"),
     (untold, "everything_is_told_once"),
+    (not_sent, "every_event_reaches_the_sink"),
+    (sent_twice, "every_event_reaches_the_sink"),
+    (sent_early, "every_event_reaches_the_sink"),
+    (sent_for_nothing, "every_event_reaches_the_sink"),
     (unanswered, "the_doors_tell_the_same"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -84,9 +85,16 @@ class Watching:
         return self.catalog.create_table(name, SCHEMA, **given)
 
     async def pass_(self, watcher: Watcher | None = None, after: Duration = 5 * SECOND) -> Outcome:
-        """One poll later, one step."""
+        """One poll later, a look, and what it found told."""
         self.now += after
-        return await (watcher or self.watchers[0]).step(self.now)
+        return await self.step(watcher or self.watchers[0])
+
+    async def step(self, watcher: Watcher) -> Outcome:
+        looked = await watcher.step(self.now)
+        if watcher._seen is None:
+            return looked
+        told = await watcher.step(self.now)
+        return dataclasses.replace(told, notes=looked.notes + told.notes)
 
     async def told(self, watcher: Watcher | None = None) -> list[tuple[str, dict[str, Any]]]:
         """What one more pass publishes."""

@@ -11,18 +11,22 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 from tidegate.domain.instants import DAY, SECOND
 from tidegate.domain.maintenance.wire import health_of
 from tidegate.lake import assessing
 from tidegate.lake.assessing import Memory, assess
+from tidegate.lake.manifests import Names
 from tidegate.lake.surveying import LocalSurveyor
 from tidegate.ports.tables import SurveyOrder
 
@@ -90,12 +94,58 @@ def test_what_a_manifest_held_is_read_once_and_stays_true(catalog, monkeypatch):
         assert kept == assess(table.metadata_location, {}, now_of(table), Memory())
     read: list[str] = []
     plain = assessing.entries
-    monkeypatch.setattr(assessing, "entries", lambda io, one, names: read.append(one.path) or plain(io, one, names))
+    monkeypatch.setattr(assessing, "entries", lambda io, one, *how: read.append(one.path) or plain(io, one, *how))
     assess(table.metadata_location, {}, now_of(table), memory)
     assert not read
     table.append(rows("z"))
     assess(table.metadata_location, {}, now_of(table), memory)
     assert len(read) == 1
+
+
+@pytest.mark.requirement("CARE-7")
+def test_where_files_of_an_older_spec_go_is_told_by_their_bounds(catalog):
+    table = make(catalog, partitioned=False)
+    table.append(rows("a", "b", "b"))
+    table.append(rows("a", "a"))
+    memory = Memory()
+    assert all(one.boxes is None for one in assess(table.metadata_location, {}, now_of(table), memory).files or ())
+    with table.update_spec() as update:
+        update.add_field("at", DayTransform(), "at_day")
+    table.append(rows("c"))
+    older, newer = sorted(
+        assess(table.metadata_location, {}, now_of(table), memory).files or (), key=lambda one: one.spec
+    )
+    day = 1_700_000_000_000_000 // DAY
+    assert newer.boxes is None and set((older.boxes or {}).values()) == {((day, day + 2),), ((day, day + 1),)}
+    with table.update_spec() as update:
+        update.add_field("day", IdentityTransform(), "day")
+    older, newer = sorted(
+        assess(table.metadata_location, {}, now_of(table), memory).files or (), key=lambda one: one.spec
+    )
+    assert [len(one.boxes or {}) for one in (older, newer)] == [1, 1], "of a text only one value can be counted"
+
+
+def test_row_groups_of_a_file_are_known(catalog):
+    table = make(catalog, partitioned=False, **{"write.parquet.row-group-limit": "4"})
+    table.append(rows(*"abcdefghij"))
+    table.append(rows("a"))
+    [files] = assess(table.metadata_location, {}, now_of(table), Memory()).files or ()
+    [pieces] = files.pieces.values()
+    assert len(pieces) == 3 and 0 < max(files.sizes) - sum(pieces) < 10, "all but the magic number before the first"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.none() | st.text(max_size=8), st.none() | st.integers(-1_000_000, 1_000_000))
+def test_partitions_are_called_as_in_the_paths_of_files(day, at_day):
+    record = Record(day, at_day)
+    names = Names(
+        {"partition-specs": [BY_DAY.model_dump(by_alias=True)], "schemas": [SCHEMA.model_dump(by_alias=True)]}
+    )
+    try:
+        path = BY_DAY.partition_to_path(record, SCHEMA)
+    except (ValueError, OverflowError):  # a day that Python does not know
+        path = f"day={'null' if day is None else day}/at_day={at_day}"
+    assert names.of(BY_DAY.spec_id, record) == path
 
 
 def test_a_small_memory_forgets_and_is_still_right(catalog):

@@ -15,8 +15,9 @@ from tidegate.domain.instants import DAY, HOUR
 from tidegate.domain.maintenance.accepted import OPTIONS, Kind, Place
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.options import check
+from tidegate.domain.maintenance.value import step_bytes
 from tidegate.lake.assessing import TableFiles
-from tidegate.lake.estimating import asked, in_steps, step_bytes
+from tidegate.lake.estimating import asked, in_steps
 from tidegate.lake.expiry import choose
 from tidegate.lake.orphans import refuse_many, refuse_unsafe
 from tidegate.lake.procedures import call

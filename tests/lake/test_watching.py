@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 from pyiceberg.expressions import EqualTo
 
-from lake.conftest import Watching, rows
+from lake.conftest import SCHEMA, Watching, rows
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import MINUTE, SECOND
 from tidegate.engine.watcher import Watcher
@@ -223,6 +224,23 @@ async def test_a_watcher_that_dies_before_its_commit_loses_and_doubles_nothing(w
     assert await watching.told(watching.watcher()) == []
 
 
+@pytest.mark.requirement("DATA-1")
+async def test_an_event_arrives_when_it_is_told_however_long_the_tables_took_to_read(watching: Watching) -> None:
+    """Else a `quiet` of ten seconds could run two seconds after the last arrival."""
+    table = watching.make()
+    await watching.declare(FLIGHTS)
+    await watching.told()
+    table.append(rows(("01", 1)))
+    watcher = watching.watchers[0]
+    watching.now += 5 * SECOND
+    assert (await watcher.step(watching.now)).left
+    assert watching.store.published == []
+    watching.now += 7 * SECOND
+    assert (await watcher.step(watching.now)).did == 1
+    page, _ = await watching.store.events(type="dataset.updated", key=None, since=None, before=None, limit=9)
+    assert [one.at for one in page] == [watching.now]
+
+
 async def test_a_catalog_that_is_down_is_reported_and_tried_ever_more_rarely(watching: Watching) -> None:
     away = CatalogSpec(name="lake", kind="jdbc", url="postgresql://nobody@127.0.0.1:1/none", schema="lake")
     watcher = Watcher(watching.store, JdbcCatalog(away), LocalReader(), watching.fence)
@@ -236,13 +254,13 @@ async def test_a_catalog_that_is_down_is_reported_and_tried_ever_more_rarely(wat
         assert outcome.next is not None
         waits.append(outcome.next - watching.now)
         watching.now = outcome.next
-        outcome = await watcher.step(watching.now)
+        outcome = await watching.step(watcher)
         assert outcome.notes == ()
     assert waits == sorted(waits) and waits[-1] == MINUTE
     watcher._catalog = watching.watchers[0]._catalog
     assert outcome.next is not None
     watching.now = outcome.next
-    outcome = await watcher.step(watching.now)
+    outcome = await watching.step(watcher)
     assert outcome.notes == ("Catalog 'lake' answers again.",)
     assert list(await watching.store.catalog_faults()) == []
 
@@ -276,3 +294,31 @@ async def test_a_catalog_in_which_nobody_made_a_table_yet_is_empty(watching: Wat
     [gone] = await empty.compare({FLIGHTS: "x"})
     assert gone.location is None
     await empty.close()
+
+
+@pytest.mark.requirement("CARE-3", "LAKE-1")
+async def test_a_catalog_tells_every_table_that_it_has_and_where_it_is(watching: Watching, database_url: str) -> None:
+    """Namespaces within namespaces too; views, other catalogs' tables and what was dropped are none of them."""
+    catalog = JdbcCatalog(watching.spec)
+    made = [watching.make("raw.flights"), watching.make("raw.weather")]
+    watching.catalog.create_namespace("raw.eu")
+    made.append(watching.catalog.create_table("raw.eu.trains", SCHEMA))
+    watching.make("raw.gone")
+    watching.catalog.drop_table("raw.gone")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE lake.iceberg_tables ADD COLUMN IF NOT EXISTS iceberg_type text")
+        connection.execute(
+            "INSERT INTO lake.iceberg_tables"
+            " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
+            " VALUES ('lake', 'raw', 'a_view', 'x', 'VIEW'), ('other', 'raw', 'theirs', 'x', 'TABLE')"
+        )
+    found = {one.dataset: one.location for one in await catalog.tables()}
+    assert found == {f"lake.{'.'.join(one.name())}": one.metadata_location for one in made}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE lake.iceberg_tables RENAME TO away")
+    assert list(await catalog.tables()) == [], "nobody has made a table yet"
+    await catalog.close()
+    nowhere = JdbcCatalog(replace(watching.spec, url="host=127.0.0.1 port=1 dbname=none connect_timeout=1"))
+    with pytest.raises(Unavailable, match="does not answer"):
+        await nowhere.tables()
+    await nowhere.close()

@@ -6,11 +6,13 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.programs import Command, ProgramRef, Python
 from tidegate.domain.runs import Cause
+from tidegate.launchers.attempts import Attempts
 from tidegate.ports.launching import Launch, Launcher, Phase, Report
 
 SLOT = 1_774_742_400_000_000  # 2026-03-29T00:00:00Z
@@ -33,6 +35,10 @@ def launch(spec: Command | Python, *, order: int | None = None, attempt: int = 1
         "previous_fire_time": None,
     }
     return Launch(**(given | about))
+
+
+def log_of(home: Path, what: Launch) -> str:
+    return Attempts(home).log(what.identity).read_text()
 
 
 def command(*argv: str, environment: Mapping[str, Any] | None = None, **about: Any) -> Launch:

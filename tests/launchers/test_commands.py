@@ -22,11 +22,7 @@ from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.processes import ProcessRef, alive, ref_of, send, start_of, this_boot
 from tidegate.ports.launching import Phase, StopHow
 
-from .helpers import command, driving, function, run, shell
-
-
-def log_of(home: Path, launch: object) -> str:
-    return Attempts(home).log(launch.identity).read_text()  # type: ignore[attr-defined]
+from .helpers import command, driving, function, log_of, run, shell
 
 
 def marked(word: str) -> list[psutil.Process]:

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from waiting import comes
 
 from tidegate.domain.errors import LaunchRefused
 from tidegate.domain.programs import Http
@@ -189,7 +190,7 @@ def test_the_answer_outlives_the_worker(tmp_path: Path, other: Other) -> None:
     async def work() -> None:
         async with driving(HttpLauncher(tmp_path)) as driver:
             await driver.launcher.start(what)
-            await until(lambda: bool(other.asked))
+            await comes(lambda: bool(other.asked))
         async with driving(HttpLauncher(tmp_path)) as driver:
             assert (await driver.launcher.seal(what)).phase is Phase.RUNNING
             assert await driver.launcher.start(what)  # idempotent by identity
@@ -210,7 +211,7 @@ def test_accepted_work_is_asked_for_until_it_ends_and_a_later_attempt_does_not_c
     async def work() -> None:
         async with driving(HttpLauncher(tmp_path)) as driver:
             await driver.launcher.start(first)
-            await until(lambda: len(other.requests("GET")) > 1)
+            await comes(lambda: len(other.requests("GET")) > 1)
             await driver.launcher.stop(first.attempt, StopHow.KILL)  # as if its machine had died
             await driver.end(first)
             (Attempts(tmp_path).directory(first.identity) / "verdict.json").unlink(missing_ok=True)
@@ -229,18 +230,12 @@ def test_who_works_for_a_call_that_is_stopped_is_told(tmp_path: Path, other: Oth
     async def work() -> None:
         async with driving(HttpLauncher(tmp_path)) as driver:
             await driver.launcher.start(what)
-            await until(lambda: bool(other.requests("GET")))
+            await comes(lambda: bool(other.requests("GET")))
             await driver.launcher.stop(what.attempt, StopHow.POLITE)
             assert (await driver.end(what)).outcome == "cancelled"
         assert [one.path for one in other.requests("DELETE")] == ["/jobs/1"]
 
     run(work())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 def test_statuses_and_pauses_are_read_as_written() -> None:
@@ -250,5 +245,5 @@ def test_statuses_and_pauses_are_read_as_written() -> None:
         def __init__(self, **headers: str) -> None:
             self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
-    pauses = [pause_of(Answer(Retry_After=text)) for text in ("0", "7", "3600", "Fri, 31 Dec")]  # type: ignore[arg-type]
-    assert (pauses, pause_of(Answer())) == ([0.1, 7.0, 60.0, 5.0], 5.0)  # type: ignore[arg-type]
+    pauses = [pause_of(Answer(Retry_After=text)) for text in ("0", "7", "3600", "Fri, 31 Dec", "-5", "nan")]  # type: ignore[arg-type]
+    assert (pauses, pause_of(Answer())) == ([0.1, 7.0, 60.0, 5.0, 5.0, 5.0], 5.0)  # type: ignore[arg-type]

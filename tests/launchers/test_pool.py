@@ -21,9 +21,9 @@ from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.pool_link import who
 from tidegate.launchers.processes import alive
 from tidegate.launchers.python_pool import PythonPoolLauncher
-from tidegate.ports.launching import Launch, Phase, StopHow
+from tidegate.ports.launching import Phase, StopHow
 
-from .helpers import Driver, driving, function, run
+from .helpers import Driver, driving, function, log_of, run
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = """
@@ -45,14 +45,15 @@ def talk(run):
 def slow(seconds=60.0): time.sleep(seconds)
 def patient(run, path):
     try:
+        open(path + ".begun", "w").close()
         time.sleep(60)
     except BaseException:
         open(path, "w").write(str(run.cancelled))
         raise
 def deaf():
-    print("deaf")
     while True:
         try:
+            print("deaf")
             time.sleep(60)
         except BaseException:
             pass
@@ -88,10 +89,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
     for directory in home.glob("pools/*"):
         if (told := who(directory)) is not None and alive(told[0]):
             os.kill(told[0].pid, signal.SIGKILL)
-
-
-def log_of(home: Path, launch: Launch) -> str:
-    return Attempts(home).log(launch.identity).read_text()
 
 
 def host_of(driver: Driver) -> int:
@@ -210,7 +207,8 @@ def test_a_polite_stop_interrupts_the_function(home: Path, programs: str) -> Non
             await driver.launcher.start(launch)
             await driver.running(launch)
             pid = host_of(driver)
-            await asyncio.sleep(0.05)
+            while not (home / "saw.begun").exists():
+                await asyncio.sleep(0.01)
             await driver.launcher.stop(launch.attempt, StopHow.POLITE)
             assert (await driver.end(launch)).outcome == "cancelled"
             assert (home / "saw").read_text() == "True"

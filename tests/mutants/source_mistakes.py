@@ -7,20 +7,8 @@ beside the simulator's tests (`sim/mistakes.py`, `sim/gate_mistakes.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """`old` occurs exactly once in `path` and becomes `new`; `check` is a test, as pytest names it."""
-
-    name: str
-    what: str
-    path: str
-    old: str
-    new: str
-    check: str
-
+from one_mistake import Mistake
+from sink_mistakes import RELAYED
 
 _QUERIES = "tidegate/store/queries/"
 _CONFORMANCE = "tests/conformance/test_"
@@ -178,8 +166,8 @@ _FENCES = (
         "session-lock-unseen",
         "That the session of a process is gone is not looked at: its death shows only in its heartbeat.",
         _QUERIES + "instances.sql",
-        "OR (direct\n",
-        "OR (false\n",
+        "OR (direct AND %(heard)s\n",
+        "OR (false AND %(heard)s\n",
         "tests/store/test_faults.py::test_the_end_of_its_session_shows_a_dead_member_at_once",
     ),
     Mistake(
@@ -244,6 +232,22 @@ _RECORD = (
         "SET idle_in_transaction_session_timeout = '2s';",
         "SET idle_in_transaction_session_timeout = 0;",
         "tests/store/test_faults.py::test_who_sleeps_in_a_transaction_loses_its_locks",
+    ),
+    Mistake(
+        "waits-for-ever",
+        "An answer that never comes on a connection that stays up is waited for as long as the process lives.",
+        "tidegate/store/connection.py",
+        "    alarm = asyncio.get_running_loop().call_later(seconds, _cut, connection, seconds)\n",
+        "    alarm = asyncio.get_running_loop().call_later(86_400, _cut, connection, seconds)\n",
+        "tests/store/test_faults.py::test_an_answer_that_never_comes_is_not_waited_for",
+    ),
+    Mistake(
+        "changed-passes",
+        "A waiting run whose schedule was changed counts as woken for a slot, and passes those who come first.",
+        _QUERIES + "runs.sql",
+        "%(now)s) THEN -1\n",
+        "%(now)s) THEN 0\n",
+        _CONFORMANCE + "gates.py::test_a_new_revision_does_not_let_a_waiting_run_pass_those_before_it",
     ),
     Mistake(
         "start-before-record",
@@ -395,6 +399,22 @@ _DECISIONS = (
         "tests/engine/test_retry_laws.py::test_what_a_shutdown_stopped_runs_again_and_costs_nothing",
     ),
     Mistake(
+        "restart-slides",
+        "When a crashed run starts again is not kept: each scheduler that restarts pushes it on.",
+        _QUERIES + "admission.sql",
+        ", restart_at = coalesce(l.restart_at, d.restart_at)\n",
+        "\n",
+        _CONFORMANCE + "crashes.py::test_its_restart_is_said_once_and_no_restart_of_a_scheduler_pushes_it_on",
+    ),
+    Mistake(
+        "the-dead-count-as-up",
+        "A scheduler that died counts as one that has been up all the time.",
+        _QUERIES + "instances.sql",
+        "role IN ('scheduler', 'all') AND heartbeat >= %(now)s - %(patience)s\n",
+        "role IN ('scheduler', 'all') AND %(now)s::bigint > %(patience)s::bigint\n",
+        _CONFORMANCE + "crashes.py::test_a_scheduler_that_is_silent_does_not_count_as_up",
+    ),
+    Mistake(
         "tidy-exit-is-success",
         "A program that was stopped and exits with 0 has succeeded.",
         "tidegate/domain/stopping.py",
@@ -430,4 +450,4 @@ _DECISIONS = (
     ),
 )
 
-MISTAKES = (*_TOGETHER, *_FENCES, *_RECORD, *_DECISIONS)
+MISTAKES = (*_TOGETHER, *_FENCES, *_RECORD, *_DECISIONS, *RELAYED)

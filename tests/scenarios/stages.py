@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Protocol
 
 import httpx
-from doors.test_up import Up
+from doors.running import Up
 from fastapi import FastAPI
 
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, format_duration, parse_duration

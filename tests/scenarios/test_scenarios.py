@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from control.conftest import NoLogs
-from doors.test_up import Up, free_port, until
+from doors.running import tidegate_up
 from fastapi import FastAPI
 
 from tidegate.api.app import create_app
@@ -83,16 +84,10 @@ def test_all_of_them_together_again_and_again(virtual: Virtual) -> None:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
-    up = Up(tmp_path_factory.mktemp("scenarios") / "home", free_port())
-    stage = Real(up)
-    try:
-        until(up.ready, 60)
-        yield stage
-    finally:
-        stage.http.close()
-        up.process.terminate()
-        up.process.wait(60)
-        up._reader.join(5)
+    with tidegate_up(tmp_path_factory.mktemp("scenarios") / "home") as up:
+        stage = Real(up)
+        with closing(stage.http):
+            yield stage
 
 
 @pytest.mark.slow

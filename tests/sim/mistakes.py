@@ -15,12 +15,15 @@ from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.planning import Plan
 from tidegate.domain.schedules import CatchUpPolicy, Mode
 from tidegate.domain.stopping import Ended
+from tidegate.engine.admitter import Admitter
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.matcher import Matcher
+from tidegate.engine.relay import Relay
 from tidegate.engine.supervisor import Supervisor
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.ports.collecting import Collected, Collecting, NewEvent, Pin, Receipt
 from tidegate.ports.engine import Instance
+from tidegate.ports.sinks import Settled
 from tidegate.sim.backend import ROUGH
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.feeds import Feeds
@@ -55,7 +58,7 @@ def _store(
             return (transaction or MemoryTransaction)(self.data, fence)
 
         def changing(self) -> ControlTransaction:
-            return (control or ControlTransaction)(self.data, self.time)
+            return (control or ControlTransaction)(self.data)
 
     for name, method in methods.items():
         setattr(Broken, name, method)
@@ -259,6 +262,45 @@ class NeverAdopts(Supervisor):
         return 0
 
 
+class NeverRecounts(Supervisor):
+    """What is on record as its own and not in its watch is left."""
+
+    async def _recount(self, now: Instant, notes: list[str]) -> None:
+        return None
+
+
+def _behind(change: Callable[[Scenario], Scenario]) -> Callable[[Scenario], Scenario]:
+    """Standbys that lack the last seconds take over now and then."""
+    return lambda scenario: change(replace(scenario, rates=replace(scenario.rates, failover=0.0008, lag=3 * SECOND)))
+
+
+async def _settled_by_the_last(self: MemoryStore, now: Instant) -> Settled:
+    """The log is read up to the newest event, whoever has a transaction open."""
+    return Settled(pos=self.data.event_pos, server=self.data.server)
+
+
+class MovesFirst(Relay):
+    """The place is moved before the sink has taken what lies before it."""
+
+    async def _hand_over(self, post: Any, now: Instant, done: Any) -> None:
+        batch = post.waiting if post.under_way is None and post.until <= now else None
+        await super()._hand_over(post, now, done)
+        if batch is not None and post.under_way is batch:
+            await self._move(post, batch.end, now)
+
+
+class NeverMeets(Relay):
+    """What was read of the server that is gone counts on the one that took its place."""
+
+    async def _meet(self, settled: Settled) -> None:
+        self._server, self._upto = settled.server, settled.pos
+
+
+def _told(change: Callable[[Scenario], Scenario]) -> Callable[[Scenario], Scenario]:
+    """What happens is told to sinks."""
+    return lambda scenario: change(replace(scenario, size=replace(scenario.size, sinks=True)))
+
+
 # ── of data, events and silence ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -418,6 +460,33 @@ class MatchesWhatIsDue(Matcher):
         return await super()._advance(Undue(), schedules, now, notes)  # type: ignore[arg-type]
 
 
+class Slides(Admitter):
+    """Whenever a crashed run is looked at, its wait begins anew with who is up then."""
+
+    def _undecided(self, candidates: Sequence[Candidate]) -> bool:
+        return any(one.crash is not None for one in candidates)
+
+    def _decided(self, run: Candidate, oldest: Instant) -> Candidate:
+        forgotten = None if run.crash is None else replace(run.crash, restart_at=None)
+        return super()._decided(replace(run, crash=forgotten), oldest)
+
+
+class RestartsAtOnce(Admitter):
+    """A crashed run waits for its backoff alone."""
+
+    def _decided(self, run: Candidate, oldest: Instant) -> Candidate:
+        return super()._decided(run, oldest - self._settings.crash_wait)
+
+
+def _crashing(change: Callable[[Scenario], Scenario]) -> Callable[[Scenario], Scenario]:
+    """Machines go down again and again, and schedulers do not live long."""
+
+    def changed(scenario: Scenario) -> Scenario:
+        return replace(change(scenario), rates=replace(scenario.rates, reboot=0.004, crash=0.02))
+
+    return changed
+
+
 BUGS = (
     Bug(name="cursor-before-runs", laws=("one_outcome",), change=_store(CursorBeforeRuns)),
     Bug(name="no-fence", laws=("no_stale_writes",), change=_store(NoFence)),
@@ -443,7 +512,11 @@ BUGS = (
     Bug(name="no-grace", laws=("grace_kept",), change=_parts(timekeeper=NoGrace)),
     Bug(name="latest-is-all", laws=("catch_up_kept",), change=_parts(timekeeper=LatestIsAll)),
     Bug(name="start-before-commit", laws=("no_attempt_unaccounted",), change=_parts(dispatcher=StartsFirst)),
-    Bug(name="doubts-forgotten", laws=("nothing_stuck",), change=_parts(dispatcher=ForgetsDoubts)),
+    Bug(
+        name="doubts-forgotten",
+        laws=("nothing_stuck",),
+        change=_parts(dispatcher=ForgetsDoubts, supervisor=NeverRecounts),
+    ),
     Bug(name="never-asks", laws=("one_run_a_key", "no_attempt_unaccounted"), change=_parts(supervisor=NeverAsks)),
     Bug(name="places-before-progress", laws=("events_counted",), change=_fed(_store(PlacesBeforeProgress))),
     Bug(name="need-too-high", laws=("nothing_forgotten",), change=_fed(_store(NeedTooHigh))),
@@ -476,5 +549,11 @@ BUGS = (
         change=_fed(_parts(matcher=MatchesWhatIsDue), faults=False),
         first=28,
     ),
+    Bug(name="slides", laws=("crashes_waited",), change=_crashing(_parts(admitter=Slides))),
+    Bug(name="restarts-at-once", laws=("crashes_waited",), change=_crashing(_parts(admitter=RestartsAtOnce))),
+    Bug(name="never-recounts", laws=("nothing_stuck",), change=_behind(_parts(supervisor=NeverRecounts))),
+    Bug(name="reads-unsettled", laws=("sinks_told",), change=_told(_store(settled=_settled_by_the_last))),
+    Bug(name="moves-first", laws=("sinks_told",), change=_told(_parts(relay=MovesFirst))),
+    Bug(name="never-meets", laws=("sinks_told",), change=_behind(_told(_parts(relay=NeverMeets)))),
     Bug(name="never-adopts", laws=("nothing_stuck",), change=_parts(supervisor=NeverAdopts)),
 )

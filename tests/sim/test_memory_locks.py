@@ -13,7 +13,8 @@ from tidegate.domain.ids import Fence
 from tidegate.domain.programs import Command
 from tidegate.domain.schedules import Mode, ScheduleSpec
 from tidegate.domain.triggers import Interval
-from tidegate.ports.control import ClockState, ControlTx, Metadata
+from tidegate.ports.control import ControlTx
+from tidegate.ports.records import ClockState, Metadata
 from tidegate.sim.memory import MemoryStore
 
 NOW = 1_000_000_000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tidegate.domain.backfills import Move
+from tidegate.domain.backfills import Move, Span
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import MINUTE, SECOND, Instant
 from tidegate.sim.memory import MemoryStore, MemoryTransaction
@@ -47,7 +47,7 @@ class Blind(MemoryTransaction):
 
     __slots__ = ()
 
-    async def standings(self, asked: Mapping[ScheduleId, Collection[Instant]]) -> Any:
+    async def standings(self, spans: Collection[tuple[ScheduleId, Span]]) -> Any:
         return {}
 
 

@@ -34,6 +34,12 @@ GATED = replace(SHORT, span=6 * MINUTE, size=Size(schedules=8, programs=4, every
 """Constraints of every type, groups, suspensions in every mode, freezes, calendars that change, readings."""
 RESTED = replace(GATED, feeds=Feeds(schedules=10, every=4 * SECOND, change=20 * SECOND, rests=tuple(Mode)[1:]))
 """The same, and triggers that collect, whose schedules rest in every mode."""
+TOLD = replace(SHORT, size=replace(SHORT.size, sinks=True))
+"""Two sinks that are slow, down, take a part, or whose answer is lost."""
+PROMOTED = replace(SHORT, rates=replace(SHORT.rates, failover=0.0008))
+"""Standbys take over, and have every commit."""
+BEHIND = replace(PROMOTED, rates=replace(PROMOTED.rates, lag=3 * SECOND))
+"""They lack the last ones, up to three seconds of them."""
 CALM = Scenario(span=20 * MINUTE, faults=False, size=Size(every=MINUTE))
 
 
@@ -45,6 +51,38 @@ def _broken(scenario: Scenario, seeds: range) -> list[str]:
 @pytest.mark.parametrize("first", first(1, range(0, 160, 40)))
 def test_no_law_breaks_whatever_fails(first: int) -> None:
     assert not _broken(SHORT, range(first, first + 40))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("EVENT-9", "HA-5")
+def test_each_sink_gets_every_event_in_its_order_whatever_fails() -> None:
+    assert not _broken(TOLD, range(18000, 18000 + examples(20)))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("EVENT-9", "HA-9")
+def test_each_sink_gets_every_event_that_is_left_where_a_standby_lacks_the_last_commits() -> None:
+    assert not _broken(replace(BEHIND, size=TOLD.size), range(18100, 18100 + examples(20)))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("HA-9", "HA-8")
+def test_a_standby_that_has_every_commit_is_as_good_as_the_database() -> None:
+    assert not _broken(PROMOTED, range(17000, 17000 + examples(25)))
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("HA-9", "RUN-1", "HA-8")
+def test_what_a_standby_lacks_is_decided_again_once_and_nothing_runs_twice_or_is_stuck() -> None:
+    """Without `laws.NOT_AFTER_A_LOSS`, which need every commit."""
+    size = replace(SHORT.size, backfills=0.3, every=8 * SECOND)
+    lost = 0
+    for seed in range(17100, 17100 + examples(30)):
+        scenario = replace(BEHIND, size=size if seed % 3 else SHORT.size, feeds=None if seed % 5 else FED.feeds)
+        verdict = simulate(seed, scenario)
+        assert not verdict.violations, f"seed {seed}: {verdict.violations[:3]}"
+        lost += len(verdict.history.losses)
+    assert lost >= examples(30)
 
 
 def test_no_law_breaks_where_nothing_fails() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import fcntl
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import free_port
 
 from tidegate.pipeline.java import find_java
 from tidegate.pipeline.provision import ivy_jar
@@ -59,12 +59,6 @@ def jars() -> Path:
                 raise NoBroker(f"Kafka {VERSION} cannot be fetched: {(said.stdout + said.stderr)[-400:]}")
             done.touch()
     return libs
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _id() -> str:

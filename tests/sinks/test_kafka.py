@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -16,7 +16,7 @@ from tidegate.ports.sinks import Delivery, Message
 from tidegate.sinks import kafka
 from tidegate.sinks.kafka import KafkaSink
 
-from .broker import Broker, NoBroker
+from .broker import Broker
 
 pytestmark = [
     pytest.mark.requirement("EVENT-9"),
@@ -24,17 +24,6 @@ pytestmark = [
     pytest.mark.xdist_group("kafka"),
     pytest.mark.timeout(400),  # the first time its jars are fetched
 ]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    try:
-        made.start()
-    except NoBroker as why:
-        pytest.skip(str(why))
-    yield made
-    made.kill()
 
 
 def message(number: int, lane: str = "", body: bytes = b"{}") -> Message:

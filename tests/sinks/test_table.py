@@ -35,6 +35,11 @@ def deliver(url: str, *batches: Sequence[Message]) -> list[Delivery]:
     return asyncio.run(run())
 
 
+def test_what_is_wrong_with_a_database_is_a_sentence() -> None:
+    (delivery,) = deliver("postgresql://h/d?foo=bar", [message(1)])
+    assert delivery.fault == 'The table does not take them: invalid URI query parameter: "foo".'
+
+
 def rows(url: str) -> list[int]:
     with psycopg.connect(url) as connection:
         found = connection.execute(f"SELECT (event -> 'payload' ->> 'n')::int FROM {TABLE} ORDER BY id::int")
@@ -60,3 +65,14 @@ def test_what_a_rule_of_the_table_refuses_is_set_aside_alone(database_url: str) 
 def test_a_database_that_is_away_is_a_fault(database_url: str) -> None:
     (delivery,) = deliver("postgresql://nobody@127.0.0.1:1/none", [message(0)])
     assert delivery.passed == 0 and "does not take them" in delivery.fault
+
+
+def test_a_table_that_never_answers_is_a_fault(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.sinks.table._ANSWER", 0.5)
+    deliver(database_url, [message(0)])
+    with psycopg.connect(database_url) as holder:
+        holder.execute(f"LOCK TABLE {TABLE}")
+        (delivery,) = deliver(database_url, [message(1)])
+    assert delivery == Delivery(passed=0, fault="The table does not take them: no answer for 0.5 s.")
+    assert deliver(database_url, [message(1)]) == [Delivery(passed=1)]
+    assert rows(database_url) == [0, 1]

@@ -7,6 +7,8 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,12 +17,12 @@ from threading import Lock, Thread
 import pytest
 from tenacity import wait_none
 
+from tidegate.documents.references import revealed
 from tidegate.domain.errors import Refused
 from tidegate.domain.instants import SECOND
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.sinks import Delivery, Message
 from tidegate.sinks import webhook
-from tidegate.sinks.background import revealed
 from tidegate.sinks.opening import SinkOpener
 
 pytestmark = pytest.mark.requirement("EVENT-9")
@@ -100,6 +102,14 @@ def test_each_event_is_posted_with_its_id_in_the_order_of_its_lane(address: Answ
     assert "webhook-signature" not in headers
 
 
+def test_the_time_of_a_request_is_its_own_so_that_receivers_do_not_refuse_what_waited(address: Answering) -> None:
+    address.answers["1"] = [503]
+    began = int(time.time())
+    deliver(address.url, [message(1)])
+    stamps = [int(headers["webhook-timestamp"]) for headers, _ in address.got]
+    assert len(stamps) == 2 and all(began <= stamp <= time.time() for stamp in stamps)
+
+
 @pytest.mark.parametrize("prefix", ["", "whsec_"])
 def test_with_a_secret_each_request_is_signed_by_it(
     address: Answering, monkeypatch: pytest.MonkeyPatch, prefix: str
@@ -139,6 +149,18 @@ def test_what_concerns_one_event_sets_that_one_aside(address: Answering, status:
 def test_an_address_that_does_not_answer_is_a_fault_and_loses_nothing(address: Answering) -> None:
     delivery = deliver("http://127.0.0.1:1/hook", [message(1)])
     assert delivery.passed == 0 and "does not answer" in delivery.fault
+
+
+def test_an_address_that_hangs_says_for_how_long_it_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.05)
+    monkeypatch.setattr(webhook, "TRIES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        delivery = deliver(f"http://127.0.0.1:{silent.getsockname()[1]}/hook", [message(1)])
+    assert delivery == Delivery(passed=0, fault="The address does not answer: no answer within 0.05 s.")
+
+
+def test_an_address_that_is_none_is_a_fault_of_the_sink() -> None:
+    assert deliver("http://x:abc/", [message(1)]).fault == "The address does not answer: Invalid port: 'abc'."
 
 
 def test_a_secret_that_is_not_there_is_told_by_its_place(tmp_path: object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -24,11 +25,13 @@ from tidegate.launchers.spark import SparkLauncher
 from tidegate.launchers.spark_drivers import end_drivers
 from tidegate.ports.launching import Launch, Phase, Report
 from tidegate.ports.spark import SparkSettings
+from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
 
 ENDED = (Phase.FINISHED, Phase.GONE)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
@@ -80,6 +83,9 @@ class Lake:
         await launcher.open()
         try:
             yield launcher
+        except BaseException:
+            end_drivers(self.home)  # else a failed test's endless query slows down all that follow
+            raise
         finally:
             await launcher.close()
 
@@ -99,6 +105,21 @@ class Lake:
         report, log = self.run(SparkSql(sql=text))
         assert report.outcome == "succeeded", log
         return log
+
+    def care(self, table: str, operation: str, *, outcome: str = "succeeded", **given: Any) -> dict[str, Any]:
+        """Run a maintenance operation; what its run has to tell."""
+        arguments = {"table": f"lake.{table}", "operation": operation, **given}
+        report, log = self.run(Maintenance(), arguments=arguments)
+        assert report.outcome == outcome, (report, log)
+        note = dict(report.error or {})
+        return {**note.pop("result", {}), **note}
+
+    def content(self, table: str) -> str:
+        """How many rows, and the sum of their ids."""
+        asked = f"SELECT 'rows=' || count(*) || ' sum=' || coalesce(sum(id), 0) FROM lake.{table}"
+        found = re.findall(r"rows=\d+ sum=\d+", self.sql(asked))
+        assert found
+        return str(found[-1])
 
     async def until(self, launcher: SparkLauncher, launch: Launch, *phases: Phase, seconds: float = 240) -> Report:
         async def one_of() -> Report | None:
@@ -175,7 +196,7 @@ def jars() -> Path:
 def lake(tmp_path_factory: pytest.TempPathFactory, jars: Path) -> Iterator[Lake]:
     home = tmp_path_factory.mktemp("lake")
     server = EmbeddedServer(home)
-    server.start()
+    migrate.upgrade(server.start())  # the catalog is in the ledger's database, and maintenance asks both
     try:
         yield Lake(home, server.tcp_url, jars)
     finally:

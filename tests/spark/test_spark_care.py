@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tidegate.domain.programs import Maintenance
-
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-ROWS = "SELECT 'rows=' || count(*) || ' sum=' || coalesce(sum(id), 0) FROM lake.{}"
-
-
-def care(lake, table: str, operation: str, *, outcome: str = "succeeded", **given: Any) -> dict[str, Any]:
-    """Run an operation; what its run has to tell."""
-    arguments = {"table": f"lake.{table}", "operation": operation, **given}
-    report, log = lake.run(Maintenance(), arguments=arguments)
-    assert report.outcome == outcome, (report, log)
-    note = dict(report.error or {})
-    return {**note.pop("result", {}), **note}
 
 
 def written(lake, name: str, commits: int = 6, *, more: str = "") -> str:
@@ -33,36 +19,29 @@ def written(lake, name: str, commits: int = 6, *, more: str = "") -> str:
     return f"care.{name}"
 
 
-def content(lake, table: str) -> str:
-    """How many rows, and their sum."""
-    found = re.findall(r"rows=\d+ sum=\d+", lake.sql(ROWS.format(table)))
-    assert found
-    return found[-1]
-
-
 @pytest.mark.requirement("CARE-2", "CARE-10", "CARE-11", "CARE-12")
 def test_a_table_of_small_commits_is_put_in_order_and_what_changed_is_counted_from_its_snapshots(lake):
     table = written(lake, "small")
-    before = content(lake, table)
-    dry = care(lake, table, "rewrite_data_files", dry_run=True)
+    before = lake.content(table)
+    dry = lake.care(table, "rewrite_data_files", dry_run=True)
     assert dry["code"] == "maintenance.dry_run" and len(lake.snapshots(table)) == 6
-    done = care(lake, table, "rewrite_data_files")
+    done = lake.care(table, "rewrite_data_files")
     assert (done["code"], done["changed"], done["files_after"], done["rows_after"]) == (
         *("maintenance.done", True),
         *(1, 60),
     )
     assert (done["files_removed"], done["bytes_rewritten"]) == (dry["predicted"]["removes"], dry["predicted"]["bytes"])
-    again = care(lake, table, "rewrite_data_files")
+    again = lake.care(table, "rewrite_data_files")
     assert (again["code"], again["changed"]) == ("maintenance.noop", False), "a predicted no-op is not launched"
-    assert care(lake, table, "rewrite_manifests")["manifests_after"] == 1
+    assert lake.care(table, "rewrite_manifests")["manifests_after"] == 1
     ids = [one["snapshot-id"] for one in lake.metadata(table)["snapshots"]]
     old = {"options": {"older_than": "PT1S"}}
-    kept = care(lake, table, "expire_snapshots", keep_snapshots=[str(ids[5])], **old)
+    kept = lake.care(table, "expire_snapshots", keep_snapshots=[str(ids[5])], **old)
     assert (kept["snapshots_expired"], kept["kept_snapshots"]) == (5, 2), "a cursor at the sixth needs what follows"
-    assert care(lake, table, "expire_snapshots", **old)["snapshots_after"] == 1
-    assert care(lake, table, "compute_table_stats")["changed"]
-    assert care(lake, table, "compute_table_stats")["code"] == "maintenance.noop"
-    assert content(lake, table) == before
+    assert lake.care(table, "expire_snapshots", **old)["snapshots_after"] == 1
+    assert lake.care(table, "compute_table_stats")["changed"]
+    assert lake.care(table, "compute_table_stats")["code"] == "maintenance.noop"
+    assert lake.content(table) == before
 
 
 @pytest.mark.requirement("CARE-11")
@@ -73,28 +52,28 @@ def test_orphans_go_when_they_are_old_and_few_and_nobody_elses(lake):
         (folder / f"{name}.parquet").write_bytes(b"left behind")
         seen = (folder / f"{name}.parquet").stat().st_mtime - age * 86_400
         os.utime(folder / f"{name}.parquet", (seen, seen))
-    dry = care(lake, table, "remove_orphan_files", dry_run=True)
+    dry = lake.care(table, "remove_orphan_files", dry_run=True)
     assert (dry["code"], dry["orphans"]) == ("maintenance.dry_run", 1) and (folder / "old.parquet").exists()
-    many = care(lake, table, "remove_orphan_files", outcome="failed")
+    many = lake.care(table, "remove_orphan_files", outcome="failed")
     assert many["code"] == "maintenance.orphans" and "max_share" in many["message"]
-    done = care(lake, table, "remove_orphan_files", options={"max_share": 0.5})
+    done = lake.care(table, "remove_orphan_files", options={"max_share": 0.5})
     assert done["orphans_removed"] == 1
     assert not (folder / "old.parquet").exists() and (folder / "new.parquet").exists()
     lake.sql(f"CREATE TABLE lake.care.nested (id BIGINT) LOCATION '{folder.parent}/nested'")
-    shared = care(lake, table, "remove_orphan_files", outcome="failed")
+    shared = lake.care(table, "remove_orphan_files", outcome="failed")
     assert "shares its location with lake.care.nested" in shared["message"]
 
 
 @pytest.mark.requirement("CARE-2", "CARE-10")
 def test_what_is_wrong_is_said_in_its_own_words(lake):
     table = written(lake, "faulty", 6)
-    wrong = care(lake, table, "rewrite_data_files", outcome="failed", options={"target-file-size": 1})
+    wrong = lake.care(table, "rewrite_data_files", outcome="failed", options={"target-file-size": 1})
     assert wrong["code"] == "invalid" and "did you mean 'target-file-size-bytes'" in wrong["message"]
-    column = care(lake, table, "rewrite_data_files", outcome="failed", options={"sort_order": "nowhere ASC"})
+    column = lake.care(table, "rewrite_data_files", outcome="failed", options={"sort_order": "nowhere ASC"})
     assert "nowhere" in column["message"] and not column["changed"]
-    missing = care(lake, "care.never", "rewrite_data_files", outcome="failed")
+    missing = lake.care("care.never", "rewrite_data_files", outcome="failed")
     assert missing["code"] == "maintenance.no_table"
     snapshot = lake.metadata(table)["snapshots"][-1]
     Path(snapshot["manifest-list"].removeprefix("file:")).unlink()
-    broken = care(lake, table, "rewrite_data_files", outcome="failed")
+    broken = lake.care(table, "rewrite_data_files", outcome="failed")
     assert broken["code"] == "maintenance.unreadable" and "snap-" in broken["message"]

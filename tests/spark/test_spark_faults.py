@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tidegate.domain.errors import Fenced
+from tidegate.domain.instants import SECOND
 from tidegate.domain.programs import PySpark, SparkSql
 from tidegate.launchers.spark_drivers import end_drivers
 from tidegate.ports.launching import Phase, StopHow
@@ -128,6 +129,32 @@ def test_a_driver_that_dies_fails_only_its_own_attempts(lake):
             assert (await lake.until(launcher, apart, Phase.FINISHED)).outcome == "succeeded"
             assert not psutil.wait_procs(jvms, timeout=20)[1], "the JVM outlived its driver"
             assert len(lake.driver_pids()) == 1 and pid not in lake.driver_pids()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.requirement("OPS-11", "RUN-6")
+@pytest.mark.parametrize("hangs", ["driver", "jvm"])
+def test_a_driver_that_hangs_is_killed_and_its_attempts_are_known_to_have_crashed(lake, hangs):
+    """SIGSTOP: nobody ends, nobody answers, and nobody may wait for it."""
+    settings = dataclasses.replace(lake.settings, patience=8 * SECOND)
+    others = set(lake.driver_pids())
+
+    async def scenario() -> None:
+        async with lake.worker(settings) as launcher:
+            hanging = lake.launch(SparkSql(sql=ENDLESS))
+            await launcher.start(hanging)
+            await lake.until(launcher, hanging, Phase.RUNNING)
+            (pid,) = set(lake.driver_pids()) - others
+            jvm = next(one for one in psutil.Process(pid).children(recursive=True) if one.name() == "java")
+            os.kill(pid if hangs == "driver" else jvm.pid, signal.SIGSTOP)
+            began = time.monotonic()
+            await launcher.stop(hanging.attempt, StopHow.POLITE)
+            assert time.monotonic() - began < 2, "who asks it to stop does not wait for it"
+            report = await lake.until(launcher, hanging, Phase.GONE, seconds=60)
+            assert report.error is not None and report.error["code"] == "spark.driver_died"
+            assert not psutil.wait_procs([jvm], timeout=20)[1], "the JVM outlived its driver"
+            assert pid not in lake.driver_pids()
 
     asyncio.run(scenario())
 

@@ -137,6 +137,36 @@ async def test_a_rest_catalog_is_watched_also_when_it_was_away(rest: Rest, datab
         await store.close()
 
 
+@pytest.mark.anyio
+@pytest.mark.requirement("CARE-3", "LAKE-1")
+async def test_a_rest_catalog_tells_every_table_that_it_has(rest: Rest) -> None:
+    """Namespaces within namespaces too. One that is away says so; nothing counts as dropped for that."""
+    catalog = load_catalog("prod", type="rest", uri=rest.spec.properties["uri"])
+    for space in ("deep", "deep.er", "deep.er.still"):
+        catalog.create_namespace(tuple(space.split(".")))
+    made = [
+        catalog.create_table((*space.split("."), f"t{number}"), SCHEMA)
+        for number in range(2)
+        for space in ("deep", "deep.er.still")
+    ]
+    catalog.create_table("deep.er.gone", SCHEMA)
+    catalog.drop_table("deep.er.gone")
+    watched = RestCatalog(rest.spec)
+    try:
+        found = {one.dataset: one.location for one in await watched.tables() if one.dataset.startswith("prod.deep.")}
+        assert found == {f"prod.{'.'.join(one.name())}": one.metadata_location for one in made}
+        rest.stop()
+        with pytest.raises(Unavailable, match="'prod' does not answer"):
+            await watched.tables()
+        away = RestCatalog(rest.spec)
+        with pytest.raises(Unavailable, match="'prod' does not answer"):
+            await away.tables()
+        await away.close()
+    finally:
+        await watched.close()
+        await asyncio.to_thread(rest.start)
+
+
 @pytest.mark.requirement("DATA-11")
 def test_a_program_reads_its_input_from_a_rest_catalog(rest: Rest, lake, jars: Path) -> None:
     catalog = load_catalog("prod", type="rest", uri=rest.spec.properties["uri"])

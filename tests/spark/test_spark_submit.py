@@ -1,4 +1,4 @@
-"""Applications on a real standalone cluster: a master and a worker of this machine, from the packaged Spark."""
+"""Applications on a real standalone cluster: a master and two workers of this machine, from the packaged Spark."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launchers.helpers import driving, launch, run
+from launchers.helpers import driving, launch, log_of, run
+from waiting import comes, free_port
 
 from tidegate.domain.programs import DeployMode, SparkSubmit
 from tidegate.launchers.attempts import Attempts
@@ -30,17 +30,12 @@ from tidegate.ports.launching import Launch, Phase, Report, StopHow
 from tidegate.ports.spark import SparkSettings
 
 APPLICATION = Path(__file__).with_name("submitted.py")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+WORKERS = 2
 
 
 @dataclass
 class Cluster:
-    """A standalone master and its worker."""
+    """A standalone master and its two workers."""
 
     home: Path
     url: str
@@ -100,11 +95,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     url = f"spark://127.0.0.1:{port}"
     daemons = [
         begin("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)),
-        begin("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "3", "--memory", "3g", url),
+        *(
+            begin("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g", url)
+            for _ in range(WORKERS)
+        ),
     ]
     found = Cluster(home, url, f"http://127.0.0.1:{page}/json/")
     try:
-        asyncio.run(until(lambda: _alive(found), 240))
+        asyncio.run(comes(lambda: _alive(found), 240))
         yield found
     finally:
         for one in daemons:
@@ -120,19 +118,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def _alive(cluster: Cluster) -> bool:
     try:
-        return bool(cluster.state()["aliveworkers"])
+        return bool(cluster.state()["aliveworkers"] == WORKERS)
     except (OSError, ValueError):
         return False
-
-
-async def until(holds: Callable[[], Any], seconds: float = 240) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.1)
-
-
-def log_of(home: Path, what: Launch) -> str:
-    return Attempts(home).log(what.identity).read_text()
 
 
 async def ended(driver: Any, what: Launch) -> Report:
@@ -154,7 +142,7 @@ class TestOnAStandaloneCluster:
         async def work() -> Report:
             async with driving(cluster.launcher()) as driver:
                 await driver.launcher.start(what)
-                await until((tmp_path / "go.begun").exists)
+                await comes((tmp_path / "go.begun").exists)
             async with driving(cluster.launcher()) as driver:
                 sealed = await driver.launcher.seal(what)
                 assert sealed is not None and sealed.phase is Phase.RUNNING
@@ -179,14 +167,14 @@ class TestOnAStandaloneCluster:
             async with driving(cluster.launcher()) as driver:
                 await driver.launcher.start(fails)
                 await driver.launcher.start(waits)
-                await until((tmp_path / "b.begun").exists)
+                await comes((tmp_path / "b.begun").exists)
                 await driver.launcher.stop(waits.attempt, StopHow.POLITE)
                 return await ended(driver, fails), await ended(driver, waits)
 
         failed, stopped = run(work())
         assert (failed.outcome, failed.error["exit_status"]) == ("failed", 3), log_of(cluster.home, fails)
         assert stopped.outcome == "cancelled"
-        asyncio.run(until(lambda: not cluster.state()["activeapps"]))
+        asyncio.run(comes(lambda: not cluster.state()["activeapps"]))
         assert not [one for one in psutil.process_iter() if _runs(one, str(tmp_path))]
 
     @pytest.mark.requirement("RUN-5", "RUN-9")
@@ -199,7 +187,7 @@ class TestOnAStandaloneCluster:
             async with driving(cluster.launcher()) as driver:
                 await driver.launcher.start(fails)
                 await driver.launcher.start(waits)
-                await until((tmp_path / "b.begun").exists)
+                await comes((tmp_path / "b.begun").exists)
                 assert len(cluster.state()["activedrivers"]) >= 1
                 await driver.launcher.stop(waits.attempt, StopHow.POLITE)
                 return await ended(driver, fails), await ended(driver, waits)
@@ -209,7 +197,7 @@ class TestOnAStandaloneCluster:
         assert (failed.outcome, failed.error["code"]) == ("failed", "spark.driver"), log
         assert failed.backend_id.startswith("driver-") and "FAILED" in failed.error["message"]
         assert stopped.outcome == "cancelled", log_of(cluster.home, waits)
-        asyncio.run(until(lambda: not cluster.state()["activedrivers"]))
+        asyncio.run(comes(lambda: not cluster.state()["activedrivers"]))
 
 
 def _runs(process: psutil.Process, word: str) -> bool:

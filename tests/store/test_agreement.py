@@ -21,9 +21,9 @@ from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import ScheduleSpec
 from tidegate.domain.triggers import Interval
-from tidegate.ports.control import ClockState
 from tidegate.ports.engine import AttemptEnd, Started
 from tidegate.ports.launching import Launch
+from tidegate.ports.records import ClockState
 from tidegate.store.declarations import DeclarationsTx
 from tidegate.store.store import PostgresStore
 

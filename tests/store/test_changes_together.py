@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.control import applications, programs, schedules
+from tidegate.control import applications, calendars, namespaces, pools, programs, schedules, sinks, sources
+from tidegate.control.apply import apply
 from tidegate.documents import parse_application
-from tidegate.domain.errors import Stale
+from tidegate.documents.parsing import parse
+from tidegate.domain.errors import Conflict, Stale
 from tidegate.store.store import PostgresStore
 from tidegate.wiring import ensure_pools
 
@@ -64,5 +66,60 @@ async def test_of_changes_made_for_the_same_revision_one_is_taken(emptied_databa
     assert sum(done) == 1
     record = await schedules.get(stores[0], "sales", "s")
     assert (record.rev, record.spec.arguments["by"]) == (2, f"p{done.index(True)}")
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.requirement("LIFE-6")
+async def test_the_same_documents_in_another_order_wait_for_each_other_in_no_circle(emptied_database_url: str) -> None:
+    stores = [PostgresStore(emptied_database_url) for _ in range(4)]
+    await ensure_pools(stores[0])
+    raw = [
+        {
+            "apiVersion": "tidegate/v1",
+            "kind": "Program",
+            "metadata": {"name": f"p{number}"},
+            "spec": {"type": "command", "argv": ["true"]},
+        }
+        for number in range(10)
+    ]
+    documents = [parse(one) for one in raw]
+    for store in stores:
+        await store.pools()  # its connections are open then, so that they really meet
+    done = await asyncio.gather(
+        *(apply(store, documents[::order], who="ann") for store, order in zip(stores, (1, -1, 1, -1), strict=True)),
+        return_exceptions=True,
+    )
+    assert {type(one) for one in done} <= {tuple, Conflict}  # who comes second may find it there
+    assert any(isinstance(one, tuple) for one in done)
+    for store in stores:
+        await store.close()
+
+
+NEW = {
+    "Namespace": (namespaces.put, {}),
+    "Pool": (pools.put, {"slots": 2}),
+    "Calendar": (calendars.put, {"timezone": "UTC", "days": ["2026-12-24"]}),
+    "Sink": (sinks.put, {"type": "webhook", "url": "http://127.0.0.1:1/"}),
+    "Source": (
+        sources.put,
+        {"type": "kafka", "servers": "127.0.0.1:1", "topics": ["t"], "event": {"type": "user.t", "key": "a/b"}},
+    ),
+}
+
+
+@pytest.mark.requirement("LIFE-6")
+@pytest.mark.parametrize("kind", NEW)
+async def test_of_several_who_create_one_name_at_once_one_does(emptied_database_url: str, kind: str) -> None:
+    stores = [PostgresStore(emptied_database_url) for _ in range(4)]
+    put, spec = NEW[kind]
+    body = {"apiVersion": "tidegate/v1", "kind": kind, "metadata": {"name": "mine"}, "spec": spec}
+    for store in stores:
+        await store.pools()
+    done = await asyncio.gather(
+        *(put(store, parse(body), who="ann", new=True) for store in stores),  # type: ignore[operator]
+        return_exceptions=True,
+    )
+    assert sorted(type(one).__name__ for one in done) == ["Conflict", "Conflict", "Conflict", "Effect"]
     for store in stores:
         await store.close()

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from conformance.worlds import HOST, World, plan_of
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from waiting import comes
 
 from tidegate.domain.errors import CommitUnknown, Fenced, Refused, Unavailable
 from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE, SECOND
-from tidegate.store import migrate
+from tidegate.store import connection, migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
 from tidegate.store.store import PostgresStore
 from tidegate.store.transactions import I
@@ -132,6 +133,26 @@ async def test_who_sleeps_in_a_transaction_loses_its_locks(world: World) -> None
             await tx.record([plan_of(one) for one in due], world.start)
 
 
+@pytest.mark.slow
+@pytest.mark.requirement("HA-2", "HA-5")
+async def test_who_sleeps_in_the_middle_of_a_pipeline_loses_its_locks_when_its_heartbeat_is_late(world: World) -> None:
+    """To the server it is at work: nothing but the others' look ends that."""
+    await world.schedule("orders", due=0)
+    late = world.at(3 * SECOND)
+    with pytest.raises(Unavailable):
+        async with world.store.transaction(world.scheduler) as tx:
+            assert len(await tx.claim_due(world.start, 10)) == 1
+            await tx.session.send(I.now)  # no Sync follows
+            await asyncio.sleep(2.1)
+            for one in (world.scheduler, world.worker):
+                await world.another().beat(one, late)
+            await world.another().silent(late, HOUR)
+            assert await world.fire() == [], "everybody's heart beats: it may be at work"
+            await world.another().silent(world.at(6 * SECOND), HOUR)
+            await asyncio.sleep(0.1)
+            assert len(await world.fire()) == 1
+
+
 async def test_a_partition_that_another_process_dropped_is_made_anew(world: World, database_url: str) -> None:
     await world.schedule("orders", due=0)
     await world.fire()
@@ -216,6 +237,32 @@ async def test_a_commit_without_an_answer_is_said_to_be_unknown(
     assert len(page) == 1
 
 
+@pytest.mark.requirement("HA-4", "HA-8")
+async def test_an_answer_that_never_comes_is_not_waited_for(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As behind a pooler that stands while the server behind it is gone: the connection stays up and says nothing."""
+    monkeypatch.setattr(connection, "ANSWER", 0.5)
+    async with (
+        wire(database_url) as (cable, url),
+        await World.begin(PostgresStore(url), lambda: PostgresStore(url)) as world,
+    ):
+        await world.schedule("orders", due=0)
+        for ask in (world.store.now, world.fire, lambda: world.store.beat(world.scheduler, world.at(SECOND))):
+            cable.muted = True
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(ask(), 10)
+            cable.muted = False
+            await world.store.now()
+        with pytest.raises(CommitUnknown):
+            async with world.store.transaction(world.scheduler) as tx:
+                await tx.claim_due(world.start, 10)
+                cable.muted = True
+        cable.muted = False
+        assert len(await world.fire(world.at(MINUTE))) == 1, "and what is asked next is asked anew"
+    assert "did not answer for 0.5 s" in caplog.text
+
+
 # ── who is dead ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -234,6 +281,59 @@ async def test_a_member_that_lives_takes_its_session_lock_again(world: World, da
     cut(database_url, f" instance {world.worker.instance_id}")
     await world.store.beat(world.worker, world.at(1))
     assert list(await world.store.silent(world.at(1), MILLISECOND)) == []
+
+
+@pytest.mark.requirement("HA-2")
+async def test_the_next_in_the_ring_hears_the_end_of_a_session_at_once(world: World, database_url: str) -> None:
+    """Each waits for the next; the last for the first. Nobody polls: what is heard comes with the end."""
+    heard: dict[str, list[float]] = {"scheduler": [], "worker": []}
+    clock = asyncio.get_running_loop().time
+    members = {"scheduler": world.scheduler, "worker": world.worker}
+    tasks = [
+        asyncio.create_task(world.store.await_ends(fence, lambda role=role: heard[role].append(clock())))
+        for role, fence in members.items()
+    ]
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event = 'advisory' AND right(application_name, 5) = 'watch'"
+    )
+    try:
+        await comes(lambda: admin(database_url, waits) == [(2,)])
+        assert heard == {"scheduler": [], "worker": []}, "both live"
+        began = clock()
+        assert cut(database_url, f" instance {world.scheduler.instance_id}") == 1
+        await comes(lambda: heard["worker"])
+        assert heard["worker"][0] - began < 2 and not heard["scheduler"]
+        await world.store.retire(await world.instance(world.scheduler), world.at(1))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.requirement("HA-2")
+async def test_who_waits_for_an_end_says_so_when_the_connection_is_lost(world: World, database_url: str) -> None:
+    waiting = asyncio.create_task(world.store.await_ends(world.scheduler, lambda: None))
+    await comes(lambda: cut(database_url, " watch") == 1)
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(waiting, 5)
+
+
+@pytest.mark.requirement("HA-5")
+async def test_what_one_that_died_left_below_our_marks_is_found_when_it_is_declared_dead(world: World) -> None:
+    """It recorded a run and did not admit it; meanwhile we have looked, and remember that nothing is that old."""
+    await world.schedule("orders", due=0)
+    other = world.another()
+    async with other.transaction(world.worker) as tx:
+        assert await tx.claim_waiting(world.at(HOUR), 10) == []
+    other.parts.wake.seen(world.at(HOUR))
+    assert await other.next_wake() is None
+    assert len(await world.fire()) == 1
+    async with other.transaction(world.worker) as tx:
+        assert await tx.claim_waiting(world.at(HOUR), 10) == [], "it lies below the mark"
+    await other.retire(await world.instance(world.scheduler), world.at(HOUR))
+    async with other.transaction(world.worker) as tx:
+        assert len(await tx.claim_waiting(world.at(HOUR), 10)) == 1
 
 
 async def test_who_is_declared_dead_while_it_writes_writes_first_or_not_at_all(world: World) -> None:
@@ -285,6 +385,8 @@ async def test_behind_a_pooler_the_heartbeat_alone_decides(world: World, databas
     assert list(await store.silent(world.start, MILLISECOND)) == []
     silent = await store.silent(world.at(MINUTE), SECOND)
     assert fence.instance_id in [one.id for one in silent]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(store.await_ends(fence, lambda: None), 0.05)
     await store.close()
 
 
@@ -295,7 +397,7 @@ async def test_behind_a_pooler_the_heartbeat_alone_decides(world: World, databas
 async def listening(store: Any) -> AsyncIterator[list[str]]:
     heard: list[str] = []
     task = asyncio.create_task(store.listen(heard.append))
-    await until(lambda: heard == [""])
+    await comes(lambda: heard == [""])
     heard.clear()
     yield heard
     task.cancel()
@@ -303,21 +405,13 @@ async def listening(store: Any) -> AsyncIterator[list[str]]:
         await task
 
 
-async def until(holds: Any, patience: float = 5) -> None:
-    for _ in range(int(patience / 0.01)):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
-
-
 async def test_others_hear_what_is_announced_and_oneself_does_not(world: World) -> None:
     other = world.another()
     async with listening(world.store) as mine, listening(other) as theirs:
         await world.store.announce(["ready", "admit"])
-        await until(lambda: sorted(theirs) == ["admit", "ready"])
+        await comes(lambda: sorted(theirs) == ["admit", "ready"])
         await other.announce(["stop"])
-        await until(lambda: mine == ["stop"])
+        await comes(lambda: mine == ["stop"])
 
 
 @pytest.mark.requirement("LIFE-7")
@@ -325,15 +419,15 @@ async def test_what_people_change_is_announced_after_the_commit(world: World) ->
     other = world.another()
     async with listening(other) as heard:
         schedule = await world.schedule("orders", due=HOUR)
-        await until(lambda: heard == ["clock"])
+        await comes(lambda: heard == ["clock"])
         heard.clear()
         key = await world.manual(schedule, world.start)
-        await until(lambda: heard == ["admit"])
+        await comes(lambda: heard == ["admit"])
         heard.clear()
         await world.begin_runs(world.at(1))
         async with world.store.changing() as tx:
             await tx.request_stop(key, "ann", world.at(2))
-        await until(lambda: heard == ["stop"])
+        await comes(lambda: heard == ["stop"])
         heard.clear()
         with pytest.raises(ZeroDivisionError):
             async with world.store.changing() as tx:
@@ -346,7 +440,7 @@ async def test_what_people_change_is_announced_after_the_commit(world: World) ->
 async def test_a_listener_whose_connection_is_lost_says_so(world: World, database_url: str) -> None:
     heard: list[str] = []
     task = asyncio.create_task(world.store.listen(heard.append))
-    await until(lambda: heard == [""])
+    await comes(lambda: heard == [""])
     cut(database_url, " listen")
     with pytest.raises(Unavailable):
         await asyncio.wait_for(task, 5)

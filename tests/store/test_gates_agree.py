@@ -31,7 +31,7 @@ from tidegate.domain.instants import MINUTE, SECOND
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import Mode, Waiting, WaitingPolicy
 from tidegate.domain.windows import Span
-from tidegate.ports.control import ClockState
+from tidegate.ports.records import ClockState
 from tidegate.store.declarations import DeclarationsTx
 from tidegate.store.store import PostgresStore
 

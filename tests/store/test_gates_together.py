@@ -25,8 +25,8 @@ from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import Never
 from tidegate.domain.windows import Span
-from tidegate.ports.control import ClockState
 from tidegate.ports.engine import AttemptEnd, Started
+from tidegate.ports.records import ClockState
 from tidegate.store.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -96,7 +96,7 @@ async def state(store: Any) -> str:
     """Everything that a person can see of it."""
     from tidegate.control import applications, programs, progress, runs, schedules
     from tidegate.documents import event_shapes, shapes
-    from tidegate.ports.control import Stats
+    from tidegate.ports.records import Stats
 
     seen: dict[str, Any] = {"applications": [], "programs": [], "schedules": [], "progress": []}
     for one in (await applications.page(store, "sales")).items:

@@ -68,7 +68,7 @@ def test_an_upgrade_that_died_does_not_lock_out_the_next(empty_url: str) -> None
     with psycopg.connect(empty_url, autocommit=True) as connection:
         connection.execute("INSERT INTO yoyo_lock (locked, ctime, pid) VALUES (1, now(), 1)")
         connection.execute("DELETE FROM _yoyo_migration")
-        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        connection.execute("DROP SCHEMA public, tidegate_history CASCADE; CREATE SCHEMA public")
     assert migrate.upgrade(empty_url) != ()
 
 

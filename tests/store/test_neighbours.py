@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from conformance.worlds import World
+from waiting import until
 
 from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE
@@ -47,6 +47,35 @@ async def test_databases_of_one_server_are_independent(world: World, emptied_dat
         assert list(await world.store.silent(world.start, MILLISECOND)) == []
         assert await world.store.acquire("resync", world.scheduler, world.start, HOUR) is not None
         assert await beside.store.acquire("resync", beside.scheduler, beside.start, HOUR) is not None
+
+
+@pytest.mark.requirement("HA-2", "HA-9")
+async def test_who_lost_its_own_lock_goes_by_heartbeats_until_the_others_had_time_to_take_theirs_again(
+    world: World, database_url: str
+) -> None:
+    """A promoted replica has no locks, and has been up for long."""
+    other = world.another()
+    there = await other.register(role="worker", name="w", host="elsewhere", pid=3, now=world.start)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name LIKE 'tidegate instance %'"
+        )
+
+    async def silent(at: int) -> set[int]:
+        return {one.id for one in await world.store.silent(world.at(at), MILLISECOND)}
+
+    await world.store.beat(world.scheduler, world.at(1))
+    assert there.instance_id not in await silent(2)
+    await other.beat(there, world.at(3))
+    assert there.instance_id not in await silent(MILLISECOND + 2)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = %s",
+            (f"tidegate instance {there.instance_id}",),
+        )
+    assert there.instance_id in await silent(MILLISECOND + 3)  # by then it is a sign again
 
 
 @pytest.mark.requirement("HA-9", "OPS-12")
@@ -96,13 +125,6 @@ def replica_of(primary: EmbeddedServer, home: Path) -> EmbeddedServer:
     assert copied.returncode == 0, copied.stderr.decode()
     standby.start()
     return standby
-
-
-def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
 
 
 def runs_at(server: EmbeddedServer) -> int:

@@ -161,6 +161,7 @@ async def one_life(world: World) -> None:
         await tx.started([Started(attempt=launches[0].attempt, backend_id="x")], world.at(SECOND))
     await store.open_attempts([launches[0].attempt])
     await store.stop_requests(world.worker)
+    await store.held_attempts(world.worker, world.at(MINUTE))
     await world.end(launches, world.at(MINUTE), outcome="failed", then=Finish(outcome=State.FAILED, reason=""))
     await store.run(keys[0])
     await store.runs(None, schedule=None, states=[], since=None, before=None, limit=20)

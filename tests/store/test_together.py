@@ -23,8 +23,8 @@ from tidegate.domain.instants import HOUR, SECOND
 from tidegate.domain.retry import Finish, RetryAt
 from tidegate.domain.runs import State
 from tidegate.domain.triggers import AfterFinish, Interval
-from tidegate.ports.control import ClockState
 from tidegate.ports.engine import AttemptEnd, Started
+from tidegate.ports.records import ClockState
 from tidegate.store.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

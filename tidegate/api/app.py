@@ -25,6 +25,7 @@ from tidegate.api import (
     runs,
     schedules,
     sinks,
+    sources,
     tables,
 )
 from tidegate.api.context import Doors
@@ -62,6 +63,7 @@ def create_app(doors: Doors) -> FastAPI:
         events.router,
         datasets.router,
         sinks.router,
+        sources.router,
         policies.router,
         tables.router,
         ledger.router,

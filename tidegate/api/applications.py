@@ -13,7 +13,7 @@ from tidegate.control import applications
 from tidegate.control.applications import ApplicationRecord
 from tidegate.control.common import OnUpdate
 from tidegate.documents import encode, parsing, shapes
-from tidegate.ports.control import Metadata
+from tidegate.ports.records import Metadata
 
 router = APIRouter(tags=["applications"], dependencies=[Depends(unversioned)])
 ONE = "/namespaces/{namespace}/applications/{name}"

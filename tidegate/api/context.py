@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 from prometheus_client import CollectorRegistry
 
 from tidegate.domain.instants import SECOND, Duration
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling
 from tidegate.ports.control import ControlStore
 from tidegate.ports.launching import Logs
 
@@ -24,6 +25,7 @@ class Doors:
     patience: Duration = 5 * SECOND  # silence after which a process counts as gone
     kept: Duration | None = None  # how long runs are kept: nothing older can be audited
     catalog: str = "lake"  # of tables that are named without one
+    ruling: Ruling = DEFAULT_RULING  # what settings say of all maintenance
     loopback_only: bool = True
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # what this process counts itself
     roles: tuple[str, ...] = field(default=("scheduler", "worker"))  # what must be alive to be ready

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Response
 
 from tidegate.api.context import Store, Who
+from tidegate.api.named import CREATED, Named
 from tidegate.api.reading import (
     Body,
     Cursor,
@@ -19,15 +20,19 @@ from tidegate.api.reading import (
 )
 from tidegate.api.schedules import only, text
 from tidegate.control import calendars, freezing
-from tidegate.control.common import Effect
-from tidegate.documents import parsing, shapes
+from tidegate.documents import shapes
 from tidegate.documents.declared import Calendar
-from tidegate.domain.errors import Conflict, NotFound
 from tidegate.ports.control import ControlStore
 
 router = APIRouter(dependencies=[Depends(unversioned)])
 ONE = "/calendars/{name}"
-CREATED: dict[int | str, dict[str, Any]] = {201: {"description": "Created"}}
+
+
+async def _calendar(store: ControlStore, name: str) -> dict[str, Any]:
+    return shapes.calendar(*await calendars.get(store, name), await store.now())
+
+
+NAMED = Named(Calendar, calendars.put, _calendar)
 
 
 @router.get("/calendars", tags=["calendars"])
@@ -41,48 +46,31 @@ async def list_calendars(store: Store, limit: Limit = 100, cursor: Cursor = None
 @router.post("/calendars", tags=["calendars"], status_code=201, openapi_extra=document_body("Calendar"))
 async def create_calendar(store: Store, who: Who, response: Response, body: Body) -> dict[str, Any]:
     """Create it; 409 when the name is taken."""
-    declaration = parsing.parse(body, kind="Calendar")
-    assert isinstance(declaration, Calendar)
-    try:
-        await calendars.get(store, declaration.metadata.name)
-    except NotFound:
-        return await _put(store, declaration, who, response)
-    raise Conflict(f"calendar {declaration.metadata.name!r} exists already")
+    return await NAMED.created(store, who, response, body)
 
 
 @router.get(ONE, tags=["calendars"])
 async def get_calendar(store: Store, name: str) -> dict[str, Any]:
     """One calendar, and until when it is closed now."""
-    return shapes.calendar(*await calendars.get(store, name), await store.now())
+    return await _calendar(store, name)
 
 
 @router.put(ONE, tags=["calendars"], openapi_extra=document_body("Calendar"), responses=CREATED)
 async def put_calendar(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
     """Create it or bring it to what is declared."""
-    declaration = parsing.parse(body, kind="Calendar", name=name)
-    assert isinstance(declaration, Calendar)
-    return await _put(store, declaration, who, response)
+    return await NAMED.replaced(store, who, response, name, body)
 
 
 @router.patch(ONE, tags=["calendars"], openapi_extra=patch_body())
 async def patch_calendar(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
-    stored = shapes.calendar(*await calendars.get(store, name), await store.now())
-    declaration = parsing.parse(parsing.merge_patch(stored, body), kind="Calendar", name=name)
-    assert isinstance(declaration, Calendar)
-    return await _put(store, declaration, who, response)
+    return await NAMED.patched(store, who, response, name, body)
 
 
 @router.delete(ONE, tags=["calendars"], status_code=204)
 async def delete_calendar(store: Store, who: Who, name: str) -> None:
     """Delete it; what names it waits until there is one of the name again."""
     await calendars.delete(store, name, who=who)
-
-
-async def _put(store: ControlStore, declaration: Calendar, who: str, response: Response) -> dict[str, Any]:
-    effect = await calendars.put(store, declaration, who=who)
-    response.status_code = 201 if effect is Effect.CREATED else 200
-    return shapes.calendar(*await calendars.get(store, declaration.metadata.name), await store.now())
 
 
 # ── the freeze ─────────────────────────────────────────────────────────────────────────────────────────────────────

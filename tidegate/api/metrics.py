@@ -22,8 +22,8 @@ from tidegate.api.context import Doors, Here
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import SECOND, Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import PoolRecord
 from tidegate.ports.engine import Instance
+from tidegate.ports.records import PoolRecord
 
 router = APIRouter(tags=["health"])
 PATIENCE = 5.0  # seconds

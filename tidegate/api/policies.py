@@ -26,7 +26,9 @@ from tidegate.control import policies
 from tidegate.control.common import Effect
 from tidegate.documents import parsing, shapes, table_shapes
 from tidegate.documents.declared import MaintenancePolicy
+from tidegate.domain.maintenance.policy import Reach
 from tidegate.ports.control import ControlStore
+from tidegate.ports.tables import PolicyRecord
 
 router = APIRouter(tags=["policies"])
 ONE = "/policies/{name}"
@@ -37,7 +39,9 @@ KIND = MaintenancePolicy.KIND
 async def list_policies(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """Policies, by name."""
     page = await policies.page(store, cursor=decode_cursor("policies", cursor), limit=limit)
-    return shapes.page(map(table_shapes.policy, page.items), encode_cursor("policies", page.next))
+    reach = await policies.reach(store)
+    items = [table_shapes.policy(one, reach.get(one.name, (Reach(), ""))) for one in page.items]
+    return shapes.page(items, encode_cursor("policies", page.next))
 
 
 @router.post("/policies", status_code=201, openapi_extra=document_body(KIND))
@@ -53,7 +57,7 @@ async def get_policy(store: Store, response: Response, name: str) -> dict[str, A
     """One policy, with its ETag."""
     record = await policies.get(store, name)
     response.headers["ETag"] = etag(record.rev)
-    return table_shapes.policy(record)
+    return await _shown(store, record)
 
 
 @router.put(ONE, openapi_extra=document_body(KIND), responses={201: {"description": "Created"}})
@@ -81,7 +85,7 @@ async def patch_policy(
 
     async def merge() -> dict[str, Any]:
         record = await policies.get(store, name)
-        merged = parsing.merge_patch(table_shapes.policy(record), body)
+        merged = parsing.merge_patch(await _shown(store, record), body)
         declaration = parsing.parse(merged, kind=KIND, name=name)
         assert isinstance(declaration, MaintenancePolicy)
         return await _put(store, declaration, who, response, expected=record.rev if wanted is None else wanted)
@@ -108,7 +112,12 @@ async def _put(
     effect, record = await policies.put(store, declaration, who=who, expected=expected)
     response.status_code = 201 if effect is Effect.CREATED else 200
     response.headers["ETag"] = etag(record.rev)
-    return table_shapes.policy(record)
+    return await _shown(store, record)
+
+
+async def _shown(store: ControlStore, record: PolicyRecord) -> dict[str, Any]:
+    reach = await policies.reach(store)
+    return table_shapes.policy(record, reach.get(record.name, (Reach(), "")))
 
 
 # ── maintenance that starts by itself ──────────────────────────────────────────────────────────────────────────────

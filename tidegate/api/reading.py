@@ -87,7 +87,8 @@ def encode_cursor(kind: str, position: str | int | None) -> str | None:
 
 _NUMBER, _RUN = r"-?\d{1,18}", r"-?\d{1,18}\.\d{1,18}\.-?\d{1,18}"
 POSITIONS = {
-    **dict.fromkeys(("schedules", "programs", "changes", "events", "set-aside"), re.compile(_NUMBER, re.ASCII)),
+    **dict.fromkeys(("schedules", "programs", "changes", "set-aside"), re.compile(_NUMBER, re.ASCII)),
+    "events": re.compile(rf"(\d{{1,9}}\.)?{_NUMBER}", re.ASCII),  # with its day, where events lie by days
     "runs": re.compile(_RUN, re.ASCII),
     "queue": re.compile(rf"run\.\d{{1,9}}\.{_NUMBER}:{_RUN}|progress\.\d{{0,18}}", re.ASCII),
 }

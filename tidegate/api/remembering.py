@@ -15,7 +15,8 @@ from tidegate.domain.errors import TidegateError
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
 from tidegate.ports.collecting import NewEvent, Receipt
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change
 
 
 class Repeated(TidegateError):

@@ -17,7 +17,7 @@ from tidegate.documents import event_shapes, refusals, shapes
 from tidegate.domain.errors import Fault, NotFound
 from tidegate.domain.ids import AttemptKey, parse_run_id
 from tidegate.domain.runs import ENDS, State
-from tidegate.ports.control import RunRecord
+from tidegate.ports.records import RunRecord
 
 router = APIRouter(tags=["runs"])
 

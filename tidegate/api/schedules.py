@@ -31,9 +31,11 @@ from tidegate.control import runs, schedules
 from tidegate.control.common import Effect, OnUpdate
 from tidegate.documents import event_shapes, parsing, refusals, shapes
 from tidegate.documents.declared import Schedule
+from tidegate.documents.scalars import say
 from tidegate.domain.errors import Fault
 from tidegate.domain.schedules import Mode
-from tidegate.ports.control import ControlStore, ScheduleRecord, Stats
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import ScheduleRecord, Stats
 
 router = APIRouter(tags=["schedules"])
 ONE = "/namespaces/{namespace}/schedules/{name}"
@@ -239,9 +241,11 @@ def text(body: Mapping[str, Any], key: str) -> str:
     value = body.get(key)
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > 1000:
-        raise Problem(422, f"{key}: must be text of at most 1000 characters", faults=[Fault(key, "must be text")])
-    return value
+    if isinstance(value, str) and len(value) <= 1000:
+        return value
+    told = f"{len(value):,}" if isinstance(value, str) else say(value)
+    fault = Fault(key, f"must be text of at most 1000 characters, not {told}")
+    raise Problem(422, str(fault), faults=[fault])
 
 
 # ── looked at ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -34,6 +34,7 @@ async def serve(settings: Settings, listener: socket.socket, stop: asyncio.Event
             patience=settings.scheduler.patience,
             kept=settings.retention.runs,
             catalog=settings.spark.catalog,
+            ruling=settings.maintenance.ruling,
         )
         config = uvicorn.Config(
             create_app(doors),

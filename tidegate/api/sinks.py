@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
 from tidegate.api.context import Store, Who
+from tidegate.api.named import CREATED, Named
+from tidegate.api.problems import Problem
 from tidegate.api.reading import (
     Body,
     Cursor,
@@ -17,16 +20,22 @@ from tidegate.api.reading import (
     patch_body,
     unversioned,
 )
+from tidegate.api.schedules import only
 from tidegate.control import sinks
-from tidegate.control.common import Effect
-from tidegate.documents import event_shapes, parsing, shapes
+from tidegate.documents import event_shapes, shapes
 from tidegate.documents.declared import Sink
-from tidegate.domain.errors import Conflict, NotFound
+from tidegate.domain.errors import Fault
 from tidegate.ports.control import ControlStore
 
 router = APIRouter(dependencies=[Depends(unversioned)])
 ONE = "/sinks/{name}"
-CREATED: dict[int | str, dict[str, Any]] = {201: {"description": "Created"}}
+
+
+async def _sink(store: ControlStore, name: str) -> dict[str, Any]:
+    return event_shapes.sink(await sinks.get(store, name))
+
+
+NAMED = Named(Sink, sinks.put, _sink)
 
 
 @router.get("/sinks", tags=["sinks"])
@@ -39,36 +48,25 @@ async def list_sinks(store: Store, limit: Limit = 100, cursor: Cursor = None) ->
 @router.post("/sinks", tags=["sinks"], status_code=201, openapi_extra=document_body("Sink"))
 async def create_sink(store: Store, who: Who, response: Response, body: Body) -> dict[str, Any]:
     """Create it; 409 when the name is taken."""
-    declaration = parsing.parse(body, kind="Sink")
-    assert isinstance(declaration, Sink)
-    try:
-        await sinks.get(store, declaration.metadata.name)
-    except NotFound:
-        return await _put(store, declaration, who, response)
-    raise Conflict(f"sink {declaration.metadata.name!r} exists already")
+    return await NAMED.created(store, who, response, body)
 
 
 @router.get(ONE, tags=["sinks"])
 async def get_sink(store: Store, name: str) -> dict[str, Any]:
     """One sink, how far it has come, and the latest of what it set aside."""
-    return event_shapes.sink(await sinks.get(store, name))
+    return await _sink(store, name)
 
 
 @router.put(ONE, tags=["sinks"], openapi_extra=document_body("Sink"), responses=CREATED)
 async def put_sink(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
     """Create it, or bring it to what is declared: then it keeps its place in the log."""
-    declaration = parsing.parse(body, kind="Sink", name=name)
-    assert isinstance(declaration, Sink)
-    return await _put(store, declaration, who, response)
+    return await NAMED.replaced(store, who, response, name, body)
 
 
 @router.patch(ONE, tags=["sinks"], openapi_extra=patch_body())
 async def patch_sink(store: Store, who: Who, response: Response, name: str, body: Body) -> dict[str, Any]:
     """RFC 7396: what is given replaces, null takes away, everything else stays."""
-    stored = event_shapes.sink(await sinks.get(store, name))
-    declaration = parsing.parse(parsing.merge_patch(stored, body), kind="Sink", name=name)
-    assert isinstance(declaration, Sink)
-    return await _put(store, declaration, who, response)
+    return await NAMED.patched(store, who, response, name, body)
 
 
 @router.delete(ONE, tags=["sinks"], status_code=204)
@@ -77,7 +75,13 @@ async def delete_sink(store: Store, who: Who, name: str) -> None:
     await sinks.delete(store, name, who=who)
 
 
-async def _put(store: ControlStore, declaration: Sink, who: str, response: Response) -> dict[str, Any]:
-    effect = await sinks.put(store, declaration, who=who)
-    response.status_code = 201 if effect is Effect.CREATED else 200
-    return event_shapes.sink(await sinks.get(store, declaration.metadata.name))
+@router.post(ONE + ":replay", tags=["sinks"], status_code=202, openapi_extra=document_body())
+async def replay(store: Store, who: Who, name: str, body: Body) -> dict[str, Any]:
+    """Send again what it refused: all of it, or the event at `position`. Answers how many events are sent."""
+    only(body, "position")
+    position = body.get("position")
+    if position is not None and not (isinstance(position, str) and re.fullmatch(r"\d{1,18}", position, re.ASCII)):
+        fault = Fault("position", "must be the position of an event, as `refused` shows it")
+        raise Problem(422, str(fault), faults=[fault])
+    asked = await sinks.replay(store, name, int(position) if position else None, who=who)
+    return {"sink": name, "events": asked}

@@ -52,15 +52,16 @@ async def list_maintenance(store: Store, table: str, limit: Limit = 100, cursor:
 
 
 @router.get(ONE + "/trigger-status")
-async def get_trigger_status(store: Store, table: str) -> dict[str, Any]:
+async def get_trigger_status(here: Here, table: str) -> dict[str, Any]:
     """Of each operation whether it is to run now, and every reason: the very decision that the scheduler takes."""
-    return table_shapes.trigger_status(await tables.status(store, table))
+    return table_shapes.trigger_status(await tables.status(here.store, table, ruling=here.ruling))
 
 
 @router.get("/tables/{namespace}/{table}/trigger-status")
 async def get_trigger_status_of(here: Here, namespace: str, table: str) -> dict[str, Any]:
     """The same for a table of the default catalog."""
-    return table_shapes.trigger_status(await tables.status(here.store, f"{here.catalog}.{namespace}.{table}"))
+    name = f"{here.catalog}.{namespace}.{table}"
+    return table_shapes.trigger_status(await tables.status(here.store, name, ruling=here.ruling))
 
 
 @router.post(ONE + ":maintain", status_code=202, openapi_extra=document_body())

@@ -102,9 +102,14 @@ def delete(
     with Client() as client:
         along = _taken_along(client, what, namespace, name)
         client.call("DELETE", path_of(what, namespace, name))
-    gone = {"kind": what[:-1].capitalize(), "name": name, "deleted": True, "schedules": along}
+    one = _ONE.get(what, what[:-1]).capitalize()
+    gone = {"kind": one, "name": name, "deleted": True, "schedules": along}
     also = f", and with it the schedules {', '.join(along)}" if along else ""
-    output.show(form, gone, lambda: Text(f"{what[:-1].capitalize()} {name} is deleted{also}."))
+    output.show(form, gone, lambda: Text(f"{one} {name} is deleted{also}."))
+
+
+_ONE = {"policies": "policy"}
+"""Of kinds whose plural has more than an s."""
 
 
 def _taken_along(client: Client, what: str, namespace: str, name: str) -> list[str]:

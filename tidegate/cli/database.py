@@ -18,7 +18,7 @@ def upgrade(home: Home = None) -> None:
     """Bring the schema of TIDEGATE_DATABASE_URL, or of a running `tidegate up`, to this version."""
     from tidegate import wiring
 
-    steps = wiring.upgrade(_url(home))
+    steps = wiring.upgrade(database_url(home))
     for step in steps:
         output.say(f"applied {step}")
     if not steps:
@@ -30,7 +30,7 @@ def status(home: Home = None) -> None:
     """Say which steps of the schema are applied; exit 1 while some are missing."""
     from tidegate import wiring
 
-    found = wiring.schema_status(_url(home))
+    found = wiring.schema_status(database_url(home))
     for name, applied in found:
         output.say(f"{'applied' if applied else 'missing'}  {name}")
     if not all(applied for _, applied in found):
@@ -38,7 +38,7 @@ def status(home: Home = None) -> None:
         raise typer.Exit(1)
 
 
-def _url(home: Path | None) -> str:
+def database_url(home: Path | None) -> str:
     """The database that is configured, else the embedded one of a Tidegate that runs. Raises Refused."""
     from tidegate import settings as configuration
     from tidegate import wiring

@@ -148,7 +148,7 @@ def deploy(
     ] = None,
     form: Output = Form.TABLE,
 ) -> None:
-    """Deploy the applications of a Python file: programs and schedules together."""
+    """Deploy the applications of a Python file: programs and schedules together, then their maintenance policies."""
     from tidegate.sdk.loading import load_apps
 
     done = []
@@ -157,10 +157,12 @@ def deploy(
             declared = _placed(app.application(), namespace)
             body = {key: declared[key] for key in ("programs", "schedules")}
             path = f"/namespaces/{segment(declared['namespace'])}/applications/{segment(declared['name'])}"
+            policies = {"documents": app.policies()}
+            care = client.call("POST", "/apply", body=policies, dry_run=True)["items"] if policies["documents"] else []
             plan = client.call("PUT", path, body=body, update_schedules=update_schedules, dry_run=True)
             whole = f"{declared['namespace']}/{declared['name']}"
             if form is Form.TABLE:
-                output.display(_plan(whole, plan))
+                output.display(_plan(whole, plan, care))
             told = [
                 f"{name}: {one['path']}: {one['reason']}" for name, some in plan["warnings"].items() for one in some
             ]
@@ -173,6 +175,8 @@ def deploy(
                 continue
             _ask(whole, plan, yes=yes)
             done.append(client.call("PUT", path, body=body, update_schedules=update_schedules))
+            if care:
+                client.call("POST", "/apply", body=policies)
             if form is Form.TABLE:
                 output.say(f"Application {whole} is deployed.")
                 for name in done[-1].get("disabled") or ():
@@ -196,12 +200,15 @@ def _placed(declared: dict[str, Any], namespace: str | None) -> dict[str, Any]:
     return {**declared, "namespace": namespace}
 
 
-def _plan(name: str, plan: Mapping[str, Any]) -> Text:
+def _plan(name: str, plan: Mapping[str, Any], care: Sequence[Mapping[str, Any]] = ()) -> Text:
     text = Text(f"Application {name}\n", style="bold")
     for kind, part in (("Program", plan["programs"]), ("Schedule", plan)):
         for result, (sign, style) in SIGNS.items():
             for one in part[result]:
                 text.append(f"  {sign} {kind} {one}\n", style=style)
+    for item in care:
+        sign, style = SIGNS[item["result"]]
+        text.append(f"  {sign} {item['kind']} {item['name']}\n", style=style)
     if text.plain.count("\n") == 1:
         text.append("  nothing\n")
     text.rstrip()

@@ -146,6 +146,9 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "sinks":
             titles = ("NAME", "TYPE", "TO", "DELIVERED", "BEHIND", "SET ASIDE", "")
             return grid(titles, map(_sink_row, items), empty="No sinks. Declare one: tidegate apply -f FILE")
+        case "sources":
+            heads = ("NAME", "TOPICS", "RECEIVED", "BEHIND", "SET ASIDE", "MISSED", "")
+            return grid(heads, map(_source_row, items), empty="No sources. Declare one: tidegate apply -f FILE")
         case "instances":
             keys = ("id", "role", "name", "pid", "epoch")
             lines = [(*(one.get(key) for key in keys), when(one.get("heartbeat"))) for one in items]
@@ -158,7 +161,7 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
         case "policies":
             rules = [(name_of(one), *_policy_row(one)) for one in items]
             return grid(
-                ("NAME", "TABLES", "OPERATIONS", "REVISION"),
+                ("NAME", "PATTERN", "TABLES", "OPERATIONS", "REVISION"),
                 rules,
                 empty="No policies. Declare one: tidegate apply -f FILE",
             )
@@ -172,9 +175,10 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
 
 
 def _policy_row(item: Document) -> Sequence[Any]:
-    spec = _spec(item)
+    spec, status = item.get("spec") or {}, item.get("status") or {}
     enabled = "" if spec.get("enabled", True) else " (disabled)"
-    return f"{spec.get('tables')}{enabled}", ", ".join(spec.get("operations") or ()), spec.get("revision")
+    operations = ", ".join(spec.get("operations") or ())
+    return f"{spec.get('tables')}{enabled}", status.get("tables"), operations, status.get("revision")
 
 
 def tables_of(items: Sequence[Document]) -> Any:
@@ -215,6 +219,15 @@ def _sink_row(item: Document) -> Sequence[Any]:
     trouble = Text(f"{error} (since {when(status.get('error_since'))})", style="red") if error else ""
     counts = (status.get(key) for key in ("delivered", "behind", "set_aside"))
     return name_of(item), spec["type"], target.get(spec["type"], spec.get("url")), *counts, trouble
+
+
+def _source_row(item: Document) -> Sequence[Any]:
+    spec, status = item["spec"], item.get("status") or {}
+    error = status.get("error")
+    trouble = Text(f"{error} (since {when(status.get('error_since'))})", style="red") if error else ""
+    behind = sum(max(0, one["end_offset"] - one["next_offset"]) for one in status.get("partitions") or ())
+    counts = (status.get("received"), behind, status.get("set_aside"), status.get("missed"))
+    return name_of(item), f"{', '.join(spec['topics'])} at {spec['servers']}", *counts, trouble
 
 
 def _days_of(item: Document) -> str:

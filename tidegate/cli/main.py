@@ -21,12 +21,14 @@ from tidegate.cli import (
     database,
     declare,
     events,
+    history,
     importing,
     look,
     output,
     policies,
     reason,
     roles,
+    sinks,
     tables,
 )
 from tidegate.cli.output import Form
@@ -127,8 +129,10 @@ _add("Look", get=look.get, describe=look.describe, preview=reason.preview, expla
 _add("Look", runs=look.runs, logs=act.logs, queue=look.queue, audit=reason.audit)
 app.add_typer(backfills.app, name="backfill", rich_help_panel="Act")
 app.add_typer(tables.app, name="tables", rich_help_panel="Look")
+app.add_typer(history.app, name="history", rich_help_panel="Look")
 app.add_typer(policies.app, name="policies", rich_help_panel="Act")
 app.add_typer(events.app, name="events", rich_help_panel="Act")
+app.add_typer(sinks.app, name="sinks", rich_help_panel="Act")
 _add("Act", trigger=act.trigger, cancel=act.cancel, rerun=act.rerun)
 
 

@@ -22,7 +22,10 @@ File = Annotated[str, typer.Option("-f", "--file", help="A YAML or JSON file, or
 Schedule = Annotated[str, typer.Argument(help="Name of a schedule.", show_default=False)]
 Run = Annotated[str, typer.Argument(help="Id of a run, as `tidegate runs` prints it.", show_default=False)]
 Kind = Annotated[
-    str, typer.Argument(help="schedule, program, application, namespace, pool, calendar, dataset, sink, policy or run.")
+    str,
+    typer.Argument(
+        help="schedule, program, application, namespace, pool, calendar, dataset, sink, source, policy or run."
+    ),
 ]
 Home = Annotated[
     Path | None, typer.Option("--home", help="Everything this machine keeps. [default: TIDEGATE_HOME or ~/.tidegate]")
@@ -41,6 +44,7 @@ KINDS = {
     "run": "runs",
     "dataset": "datasets",
     "sink": "sinks",
+    "source": "sources",
     "instance": "instances",
     "lease": "leases",
     "policy": "policies",

@@ -11,11 +11,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +28,8 @@ from tidegate.domain.instants import parse_instant, to_datetime
 
 WHOLE = frozenset({"ID", "RUN"})
 """Columns that are never folded: people copy what stands there."""
+SENTENCES = frozenset({"REASON", "WAITS FOR", "WHY"})
+"""Columns that go below their row where the line is too short for all of it."""
 REASON = 120  # characters of a reason in a list; `tidegate explain` has all of it
 WIDE = 160  # columns when nobody looks: nothing is folded, so that grep finds whole words
 
@@ -107,16 +113,45 @@ def as_yaml(value: Any) -> str:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> Any:
-    """A plain table: bold headings, no lines, cells folded where they must be."""
-    found = list(rows)
-    if not found:
-        return Text(empty, style="dim")
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in WHOLE)
-    for row in found:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
-    return table
+    """A plain table: bold headings, no lines; in a narrow window sentences below their rows, else cells folded."""
+    found = [[cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row] for row in rows]
+    return _Grid(columns, found) if found else Text(empty, style="dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Text]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        every = range(len(self.columns))
+        below = [at for at in every if self.columns[at] in SENTENCES]
+        beside = [at for at in every if at not in below]
+        lines = []
+        if below and self._needs(beside) <= options.max_width < min(WIDE, self._needs(every)):
+            lines = list(console.render_lines(self._table(beside), options, pad=False))
+        if len(lines) != len(self.rows) + 1:
+            yield self._table(every)
+            return
+        yield Segments([*lines[0], Segment.line()])
+        for row, line in zip(self.rows, lines[1:], strict=True):
+            yield Segments([*line, Segment.line()])
+            for at in below:
+                if row[at].plain not in ("", "-"):
+                    yield Padding(row[at], (0, 0, 0, 4))
+
+    def _needs(self, columns: Sequence[int]) -> int:
+        """The width of the table when nothing is folded."""
+        widths = (max(cell_len(self.columns[at]), *(row[at].cell_len for row in self.rows)) for at in columns)
+        return sum(widths) + 2 * (len(columns) - 1)
+
+    def _table(self, columns: Sequence[int]) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+        for at in columns:
+            table.add_column(self.columns[at], overflow="fold", no_wrap=self.columns[at] in WHOLE)
+        for row in self.rows:
+            table.add_row(*(row[at] for at in columns))
+        return table
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Any:

@@ -34,6 +34,9 @@ def list_policies(form: Output = Form.TABLE) -> None:
         switch = client.get("/maintenance")
     if not switch["automatic"]:
         output.note(_said(switch))
+    for one in items:
+        if one["status"]["warning"]:
+            output.note(f"{one['metadata']['name']}: {one['status']['warning']}")
     output.show(form, items, lambda: table_of("policies", items))
 
 

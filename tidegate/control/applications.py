@@ -17,7 +17,8 @@ from tidegate.documents.declared import Application
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject, Mode
-from tidegate.ports.control import Change, ControlStore, ControlTx, Metadata, ProgramRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change, Metadata, ProgramRecord, ScheduleRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from tidegate.control import (
     programs,
     schedules,
     sinks,
+    sources,
     verifying,
 )
 from tidegate.control.common import Effect, OnUpdate, changing
@@ -31,13 +32,15 @@ from tidegate.documents.declared import (
     Program,
     Schedule,
     Sink,
+    Source,
 )
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import command
 from tidegate.domain.schedules import Mode
-from tidegate.ports.control import ControlStore, ControlTx, ProgramRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import ProgramRecord, ScheduleRecord
 
-D = TypeVar("D")
+D = TypeVar("D", bound=Declaration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ async def apply(
     if strict:
         verifying.refuse(_placed(warned), "the documents")
     stored_namespaces, stored_pools = dict(await store.namespaces()), {one.name: one for one in await store.pools()}
-    stored_sinks = await sinks.known(store)
+    stored_sinks, stored_sources = await sinks.known(store), await sources.known(store)
     for place, pool in _of(flat, Pool):
         pools.refuse_strangers(pool, {*stored_pools, *(one.metadata.name for _, one in _of(flat, Pool))}, paths[place])
     stored_calendars = {one[0].name: one for one in await store.calendars()}
@@ -128,6 +131,9 @@ async def apply(
         for place, sink in _of(flat, Sink):
             effect = await sinks.write(tx, sink, stored_sinks.get(sink.metadata.name), who=who, now=now)
             done[place] = _applied(sink, effect)
+        for place, source in _of(flat, Source):
+            effect = await sources.write(tx, source, stored_sources.get(source.metadata.name), who=who, now=now)
+            done[place] = _applied(source, effect)
         for place, application in _of(flat, Application):
             effect = await applications.declare(tx, application, who=who, now=now)
             done[place] = _applied(application, effect)
@@ -186,7 +192,9 @@ def _refuse_twice(documents: Sequence[Declaration], paths: Sequence[str]) -> Non
 
 
 def _of(documents: Sequence[Declaration], kind: type[D]) -> list[tuple[int, D]]:
-    return [(place, one) for place, one in enumerate(documents) if isinstance(one, kind)]
+    """Those of a kind with their places, by name: people who write in different orders wait in a circle."""
+    mine = [(place, one) for place, one in enumerate(documents) if isinstance(one, kind)]
+    return sorted(mine, key=lambda each: (each[1].metadata.namespace, each[1].metadata.name))
 
 
 def _namespaces(documents: Iterable[Declaration]) -> list[str]:
@@ -314,6 +322,10 @@ async def _difference(store: ControlStore, given: Declaration) -> Difference:
         case Sink():
             known = (await sinks.known(store)).get(metadata.name)
             stored = None if known is None else dict(known.document)
+            wanted = dict(given.document)
+        case Source():
+            read = (await sources.known(store)).get(metadata.name)
+            stored = None if read is None else dict(read.document)
             wanted = dict(given.document)
         case Calendar():
             closed = {one.name: document for one, document in await store.calendars()}.get(metadata.name)

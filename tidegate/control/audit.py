@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from tidegate.control.ledger import Finding, Kind, Ledger
 from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import DAY, HOUR, Duration, Instant
-from tidegate.ports.control import Book, ControlStore
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import Book
 
 BATCH = 100
 MOST_FINDINGS = 1000

@@ -14,7 +14,7 @@ from typing import Any
 from tidegate.control import schedules
 from tidegate.control.common import LIMIT, Page, bounded, not_found
 from tidegate.domain import backfills, fires
-from tidegate.domain.backfills import Asked, BackfillState, Item, Order, Wish, wanted
+from tidegate.domain.backfills import Asked, BackfillState, Item, Order, Span, Wish, wanted
 from tidegate.domain.constraints import Concurrency
 from tidegate.domain.errors import Conflict, Fault, Invalid, NotFound
 from tidegate.domain.ids import ScheduleId
@@ -22,7 +22,8 @@ from tidegate.domain.instants import Duration, Instant, format_instant, parse_in
 from tidegate.domain.runs import LIVE, State
 from tidegate.domain.triggers import Trigger
 from tidegate.ports.backfills import BackfillRecord
-from tidegate.ports.control import Change, ControlStore, ScheduleRecord
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import Change, ScheduleRecord
 
 SHOWN = 100
 """Fire times shown of a preview."""
@@ -183,16 +184,17 @@ async def _preview(store: ControlStore, record: ScheduleRecord, asked: Asked) ->
 async def _passed(store: ControlStore, schedule: ScheduleId, trigger: Trigger, asked: Asked, total: int) -> int:
     """How many fire times are left to the run they have. Only what is on record is walked, slice by slice; a slice gets
     longer where there is little."""
-    slices = max(1, -(-total // _SLICE)) if not asked.keys else 1
+    if asked.keys:
+        named = await store.standings_in(schedule, [Span(key, key) for key in asked.keys])
+        return sum(not wanted(asked.reprocess, one) for one in named.values())
+    slices = max(1, -(-total // _SLICE))
     width, at, passed = -(-(asked.end - asked.start) // slices), asked.start, 0
     most = 16 * width
-    keys = frozenset(asked.keys)
     while at < asked.end:
         last = min(at + width, asked.end) - 1
-        found = await store.standings_between(schedule, at, last)
+        found = await store.standings_in(schedule, [Span(at, last)])
         for fire, there in found.items():
-            meant = fire in keys if keys else backfills.is_fire(trigger, fire)
-            passed += meant and not wanted(asked.reprocess, there)
+            passed += backfills.is_fire(trigger, fire) and not wanted(asked.reprocess, there)
         at = last + 1
         width = min(width * 4, most) if len(found) < _SLICE // 8 else width
     return passed
@@ -204,7 +206,7 @@ async def _first(store: ControlStore, record: ScheduleRecord, asked: Asked) -> t
     found = list[Instant]()
     walk = islice(backfills.upcoming(trigger, asked, asked.beginning), _LOOKED_AT)
     while len(found) < SHOWN and (some := list(islice(walk, 500))):
-        there = await store.standings_between(record.id, min(some), max(some))
+        there = await store.standings_in(record.id, backfills.Reach(tuple(some), False).spans(asked))
         found += [fire for fire in some if wanted(asked.reprocess, there.get(fire))]
     return tuple(_planned(trigger, fire) for fire in found[:SHOWN])
 

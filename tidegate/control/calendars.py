@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced
+from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced, taken
 from tidegate.documents.declared import Calendar
 from tidegate.domain import calendars
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change
 
 Stored = tuple[calendars.Calendar, JsonObject]
 
 
-async def put(store: ControlStore, declaration: Calendar, *, who: str, dry_run: bool = False) -> Effect:
-    """Create it, or declare it otherwise: what waits for it is judged by the new one at once."""
+async def put(
+    store: ControlStore, declaration: Calendar, *, who: str, dry_run: bool = False, new: bool = False
+) -> Effect:
+    """Create it, or declare it otherwise: what waits for it is judged by the new one at once.
+    `new`: raises Conflict where the name is taken."""
     stored = (await _known(store)).get(declaration.metadata.name)
     async with changing(store, dry_run=dry_run) as tx:
-        return await write(tx, declaration, stored, who=who, now=await tx.now())
+        effect = await write(tx, declaration, stored, who=who, now=await tx.now())
+        if new and effect is not Effect.CREATED:
+            raise taken("calendar", declaration.metadata.name)
+        return effect
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:

@@ -18,6 +18,7 @@ from tidegate.domain.constraints import Concurrency
 from tidegate.domain.errors import Conflict
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance import handover
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.state import NO_HISTORY, began
 from tidegate.domain.maintenance.wire import history_json, history_of
@@ -25,12 +26,12 @@ from tidegate.domain.programs import Maintenance, ProgramRef
 from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import JsonObject, ScheduleSpec, Timeout
 from tidegate.domain.triggers import Never
-from tidegate.ports.control import ControlTx, Metadata
+from tidegate.ports.control import ControlTx
 from tidegate.ports.maintaining import Wish
+from tidegate.ports.records import Metadata
 from tidegate.ports.tables import CareOrder
 
-NAMESPACE = "maintenance"
-PROGRAM = "maintenance"
+NAMESPACE, PROGRAM = programs.MAINTENANCE
 BY = "tidegate"
 
 
@@ -57,7 +58,7 @@ async def begin(tx: ControlTx, wish: Wish, now: Instant) -> RunKey:
         caused_by=wish.who,
         fire_time=None,
         previous_fire=None,
-        given=_arguments(wish),
+        given=arguments_of(wish),
         priority=spec.priority,
         now=now,
     )
@@ -72,11 +73,11 @@ async def begin(tx: ControlTx, wish: Wish, now: Instant) -> RunKey:
     )
     await tx.reserve([order], now)
     history = NO_HISTORY if wish.history is None else history_of(wish.history)
-    await tx.put_care(wish.table, {wish.operation.value: history_json(began(history, str(run), now))})
+    await tx.put_care({wish.table: {wish.operation.value: history_json(began(history, str(run), now))}})
     return run
 
 
-def _arguments(wish: Wish) -> JsonObject:
+def arguments_of(wish: Wish) -> JsonObject:
     """What the run is given."""
     return {
         "table": wish.table,
@@ -84,8 +85,9 @@ def _arguments(wish: Wish) -> JsonObject:
         "options": dict(wish.options),
         "policy": wish.policy or None,
         "policy_version": wish.policy_rev or None,
-        "keep": [str(one) for one in wish.keep],  # as text: JavaScript would round them
-        **({"force": True} if wish.manual else {}),
+        handover.KEEP: [str(one) for one in wish.keep],
+        **({handover.AFTER: [dict(one) for one in wish.after]} if wish.after else {}),
+        **({handover.FORCE: True} if wish.manual else {}),
     }
 
 

@@ -12,7 +12,8 @@ from tidegate.domain.ids import ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.planning import Standing, Stretch
 from tidegate.domain.schedules import Mode, Revision, ScheduleSpec
-from tidegate.ports.control import ClockState, ControlTx, ScheduleRecord
+from tidegate.ports.control import ControlTx
+from tidegate.ports.records import ClockState, ScheduleRecord
 
 
 def fresh(name: str, spec: ScheduleSpec, mode: Mode, now: Instant) -> ClockState:

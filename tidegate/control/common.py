@@ -84,12 +84,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def taken(kind: str, name: str) -> Conflict:
+    """For who wanted a new one. Raised by the transaction that writes, it keeps of two who create at once only one."""
+    return Conflict(f"{kind} {name!r} exists already", remedy="Update it, or choose another name.")
+
+
 def check_revision(kind: str, name: str, expected: int | None, actual: int | None) -> None:
     """Raises Stale when somebody expected another revision than the newest (0: that there is none)."""
     if expected is None:
         return
     if expected == 0 and actual is not None:
-        raise Conflict(f"{kind} {name!r} exists already", remedy="Update it, or choose another name.")
+        raise taken(kind, name)
     if expected != 0 and expected != actual:
         now = f"revision {actual} is the newest" if actual is not None else "it does not exist"
         raise Stale(f"{kind} {name!r}: the change was made for revision {expected}, but {now}", remedy="Read it again.")

@@ -9,8 +9,9 @@ from tidegate.documents.declared import Dataset
 from tidegate.domain.errors import Conflict
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
 from tidegate.ports.lake import DatasetRecord
+from tidegate.ports.records import Change
 
 
 async def put(store: ControlStore, declaration: Dataset, *, who: str, dry_run: bool = False) -> Effect:

@@ -11,7 +11,8 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.triggers import Trigger, below
 from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
-from tidegate.ports.control import Change, ControlStore
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from tidegate.domain.naming import command
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
-from tidegate.ports.control import ControlStore, Freeze, RunRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import Freeze, RunRecord, ScheduleRecord
 
 # ── a schedule ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.ports.control import Change, ControlStore, Freeze
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import Change, Freeze
 
 
 async def freeze(store: ControlStore, *, who: str, reason: str = "") -> Freeze:

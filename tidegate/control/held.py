@@ -41,11 +41,13 @@ from tidegate.domain.constraints import (
     counter_of,
     program_counter,
 )
+from tidegate.domain.crashes import BACKOFF, CRASH_WAIT
 from tidegate.domain.instants import Instant, format_duration, format_instant
 from tidegate.domain.naming import command
 from tidegate.domain.outlook import Outlook, outlook
 from tidegate.domain.schedules import ThenWaiting
-from tidegate.ports.control import ControlStore, RunRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore
+from tidegate.ports.records import RunRecord, ScheduleRecord
 
 _NAMED = 3
 
@@ -67,6 +69,7 @@ async def explained(store: ControlStore, record: RunRecord, schedule: ScheduleRe
         held_expires=schedule.held_expires,
         cause=record.cause,
         fire_time=record.fire_time,
+        crash=record.crash,
     )
     if record.attempts:
         candidate = _holding(candidate)
@@ -78,7 +81,7 @@ async def explained(store: ControlStore, record: RunRecord, schedule: ScheduleRe
     if found.blocker is not None:
         blocker = _blocker(found.blocker, candidate)
         release = await _release(store, found.blocker, candidate, schedule)
-    if record.attempts and record.wake_at is not None and record.wake_at > now:
+    if record.attempts and record.crash is None and record.wake_at is not None and record.wake_at > now:
         nodes.insert(0, _backoff(record, record.wake_at, now))
         if earliest is None or record.wake_at >= earliest:
             blocker, release, earliest = "backoff", None, record.wake_at
@@ -150,6 +153,8 @@ async def _release(store: ControlStore, question: Question, candidate: Candidate
         return "tidegate unfreeze"
     if question.name == SUSPENDED:
         return command(f"enable {name}", namespace)
+    if question.name in (BACKOFF, CRASH_WAIT):
+        return "time alone; scheduler.crash_wait says how long" if question.name == CRASH_WAIT else "time alone"
     until = question.verdict.until if isinstance(question.verdict, Wait) else None
     match question.constraint:
         case None:
@@ -190,6 +195,8 @@ def _told(
             return "freeze", facts.frozen is not None, False, "Nothing is frozen."
         case "suspended":
             return "suspended", candidate.mode.value, "enabled", "Its schedule is enabled."
+        case "backoff" | "crash_wait":
+            return _crash(question.name, candidate, now)
     pool = candidate.program.pool
     free = facts.free.get(pool)
     slots = "slot" if free == 1 else "slots"
@@ -197,6 +204,14 @@ def _told(
     if free is not None and free <= 0 and (loan := facts.loans.get(pool)):
         holds = f"None of pool {pool!r} is free; it borrows one of pool {loan.lender!r}."
     return f"slot of pool {pool}", free, 1, holds
+
+
+def _crash(name: str, candidate: Candidate, now: Instant) -> tuple[str, object, object, str]:
+    """The two things that a run waits for whose attempt crashed."""
+    assert candidate.crash is not None
+    until = candidate.crash.retry_at if name == BACKOFF else candidate.crash.restart_at
+    holds = "Its backoff is over." if name == BACKOFF else "The schedulers have been up long enough since it crashed."
+    return name, format_instant(now), None if until is None else format_instant(until), holds
 
 
 def _constraint(

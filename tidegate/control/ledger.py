@@ -18,7 +18,7 @@ from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode, Revision
 from tidegate.domain.trees import clockwork
 from tidegate.domain.triggers import AfterFinish, WindowDays
-from tidegate.ports.control import Book, LedgerRow
+from tidegate.ports.records import Book, LedgerRow
 
 _NOT_RUN = frozenset({State.MISSED.value, State.SUPERSEDED.value})
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced
+from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced, taken
 from tidegate.documents.declared import Namespace
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +18,16 @@ class NamespaceRecord:
     document: JsonObject  # labels, owner, description
 
 
-async def put(store: ControlStore, declaration: Namespace, *, who: str, dry_run: bool = False) -> Effect:
-    """Create it, or change what is said about it."""
+async def put(
+    store: ControlStore, declaration: Namespace, *, who: str, dry_run: bool = False, new: bool = False
+) -> Effect:
+    """Create it, or change what is said about it. `new`: raises Conflict where the name is taken."""
     stored = dict(await store.namespaces()).get(declaration.metadata.name)
     async with changing(store, dry_run=dry_run) as tx:
-        return await write(tx, declaration, stored, who=who, now=await tx.now())
+        effect = await write(tx, declaration, stored, who=who, now=await tx.now())
+        if new and effect is not Effect.CREATED:
+            raise taken("namespace", declaration.metadata.name)
+        return effect
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:

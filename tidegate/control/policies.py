@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from tidegate.control.common import LIMIT, Effect, Page, changing, check_revision, not_found, sliced
+from tidegate.documents.deciding import policies_of
 from tidegate.documents.declared import MaintenancePolicy
 from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance.policy import Reach, reach_warning, reaches
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change
 from tidegate.ports.tables import PolicyRecord, Switch
 
 KIND = MaintenancePolicy.KIND
@@ -52,6 +55,13 @@ async def get(store: ControlStore, name: str) -> PolicyRecord:
 async def page(store: ControlStore, *, cursor: str | None = None, limit: int = LIMIT) -> Page[PolicyRecord]:
     """Every policy, by name."""
     return sliced(list(await store.policies()), lambda one: one.name, cursor, limit)
+
+
+async def reach(store: ControlStore) -> dict[str, tuple[Reach, str]]:
+    """By policy, how far it reaches among the tables that are known, and a warning where it keeps none."""
+    policies = policies_of(await store.policies())
+    found = reaches(policies.values(), await store.table_names())
+    return {name: (found[name], reach_warning(policies[name], found[name])) for name in policies}
 
 
 async def revisions(store: ControlStore, name: str) -> tuple[tuple[int, JsonObject | None, str, Instant], ...]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegate.control.common import LIMIT, Effect, Page, changing, nearest, not_found, sliced
+from tidegate.control.common import LIMIT, Effect, Page, changing, nearest, not_found, sliced, taken
 from tidegate.documents import encode
 from tidegate.documents.declared import Pool
 from tidegate.domain.errors import Conflict, Fault, Invalid, Refused
 from tidegate.domain.instants import Instant
 from tidegate.domain.pools import BUILT_IN
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx, PoolRecord
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change, PoolRecord
 
 
-async def put(store: ControlStore, declaration: Pool, *, who: str, dry_run: bool = False) -> Effect:
+async def put(store: ControlStore, declaration: Pool, *, who: str, dry_run: bool = False, new: bool = False) -> Effect:
     """Create it, or change its slots, its rate and what it borrows. Fewer slots than are taken, or less to borrow than
-    is borrowed: nothing new starts until there is room. Raises Invalid when there is no pool to borrow of."""
+    is borrowed: nothing new starts until there is room. Raises Invalid when there is no pool to borrow of.
+    `new`: raises Conflict where the name is taken."""
     known = {one.name: one for one in await store.pools()}
     refuse_strangers(declaration, known)
     async with changing(store, dry_run=dry_run) as tx:
-        return await write(tx, declaration, known.get(declaration.metadata.name), who=who, now=await tx.now())
+        effect = await write(tx, declaration, known.get(declaration.metadata.name), who=who, now=await tx.now())
+        if new and effect is not Effect.CREATED:
+            raise taken("pool", declaration.metadata.name)
+        return effect
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:

@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 from tidegate.control import namespaces, ownership, removal
 from tidegate.control.common import LIMIT, Effect, Page, bounded, changing, check_revision, not_found
 from tidegate.documents.declared import Program
+from tidegate.domain.errors import Refused
 from tidegate.domain.instants import Instant
+from tidegate.domain.programs import Maintenance
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx, ProgramRecord
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change, ProgramRecord
+
+MAINTENANCE = ("maintenance", "maintenance")
+"""Namespace and name of the program that maintains tables, which is made when first needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,11 @@ async def write(
 ) -> Written:
     """Bring it to what is declared; an equal one is not written. Its application and its row are locked."""
     metadata = declaration.metadata
+    if (metadata.namespace, metadata.name) == MAINTENANCE and not isinstance(declaration.spec, Maintenance):
+        raise Refused(
+            f"program {metadata.name!r} of namespace {metadata.namespace!r} is the one that maintains tables",
+            remedy="Choose another name, or another namespace.",
+        )
     application = ownership.owner(
         "program",
         metadata.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.control.nodes import Node
 from tidegate.domain.deadlines import Term, base, first_arrival, terms
 from tidegate.domain.instants import Instant, format_instant
-from tidegate.ports.control import RunRecord, ScheduleRecord
+from tidegate.ports.records import RunRecord, ScheduleRecord
 
 
 def of_run(record: RunRecord, schedule: ScheduleRecord, now: Instant) -> tuple[Node, ...]:

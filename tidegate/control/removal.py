@@ -7,7 +7,8 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import collects
-from tidegate.ports.control import Change, ControlTx, ScheduleRecord
+from tidegate.ports.control import ControlTx
+from tidegate.ports.records import Change, ScheduleRecord
 
 
 async def remove(tx: ControlTx, stored: ScheduleRecord, why: str, *, who: str, now: Instant) -> None:

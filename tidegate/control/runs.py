@@ -8,20 +8,24 @@ from tidegate.control.common import LIMIT, Page, bounded, not_found
 from tidegate.domain.errors import Conflict, NotFound, Refused
 from tidegate.domain.ids import RunKey, parse_run_id
 from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.programs import Maintenance
 from tidegate.domain.runs import ENDS, LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx, RunRecord, ScheduleRecord
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change, RunRecord, ScheduleRecord
 
 
 async def trigger(
     store: ControlStore, namespace: str, schedule: str, *, who: str, arguments: JsonObject | None = None
 ) -> RunRecord:
-    """A manual run, now; works while the schedule is disabled, and moves no clock. Raises NotFound."""
+    """A manual run, now; works while the schedule is disabled, and moves no clock. Raises NotFound; Refused where the
+    schedule maintains a table."""
     if await store.schedule(namespace, schedule) is None:
         known = [one.metadata.name for one in await store.schedules(namespace, None, 1000)]
         raise not_found("schedule", schedule, known, namespace=namespace)
     async with store.changing() as tx:
         stored = await _locked(tx, namespace, schedule)
+        _refuse_maintenance(stored)
         now = await tx.now()
         key = await tx.add_run(
             stored.id,
@@ -56,7 +60,8 @@ async def cancel(store: ControlStore, run_id: str, *, who: str) -> RunRecord:
 
 
 async def rerun(store: ControlStore, run_id: str, *, who: str) -> RunRecord:
-    """A new run with the old inputs, arguments and fire time. Raises NotFound; Conflict while the old one lives."""
+    """A new run with the old inputs, arguments and fire time. Raises NotFound; Conflict while the old one lives;
+    Refused for a stretch of fires, and where it maintained a table."""
     old = await get(store, run_id)
     if old.state in LIVE:
         raise Conflict(f"run {run_id} has not ended: it is {old.state.value}", remedy="Cancel it, or wait for its end.")
@@ -73,6 +78,7 @@ async def rerun(store: ControlStore, run_id: str, *, who: str) -> RunRecord:
                 f"run {run_id} belongs to an older schedule {old.namespace}/{old.schedule}, which was deleted",
                 remedy="Trigger the new schedule instead.",
             )
+        _refuse_maintenance(stored)
         now = await tx.now()
         key = await tx.add_run(
             stored.id,
@@ -131,6 +137,19 @@ async def _locked(tx: ControlTx, namespace: str, name: str) -> ScheduleRecord:
     if not found:
         raise not_found("schedule", name, namespace=namespace)
     return found[0]
+
+
+def _refuse_maintenance(schedule: ScheduleRecord) -> None:
+    """What maintains a table is planned by what the table is and who reads from it now, and its budget is reserved:
+    neither old arguments nor those of a person take the place of that."""
+    if not isinstance(schedule.program.spec, Maintenance):
+        return
+    labels = schedule.metadata.labels
+    table, operation = labels.get("table", "TABLE"), labels.get("operation", "OPERATION")
+    raise Refused(
+        f"{schedule.metadata.namespace}/{schedule.metadata.name} maintains a table: each of its runs is planned anew",
+        remedy=f"To have it maintained now: tidegate tables maintain {table} --operation {operation}",
+    )
 
 
 async def _there(store: ControlStore, key: RunKey) -> RunRecord:

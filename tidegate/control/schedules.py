@@ -28,11 +28,12 @@ from tidegate.domain import fires
 from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import Fault, Invalid, Refused
 from tidegate.domain.instants import Instant
-from tidegate.domain.programs import ProgramRef
+from tidegate.domain.programs import Maintenance, ProgramRef
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
-from tidegate.domain.triggers import collects
-from tidegate.ports.control import Change, ControlStore, ControlTx, ScheduleRecord, Stats
+from tidegate.domain.triggers import Never, collects
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change, ScheduleRecord, Stats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +175,14 @@ async def write(
     prepared: Instant | None = None,
 ) -> Written:
     """Bring it to what is declared. Its application, program and row (when there is one) are locked. `prepared`: who
-    writes many has made sure by then that namespace and application exist (`prepare`)."""
+    writes many has made sure by then that namespace and application exist (`prepare`). Raises Invalid where it would
+    maintain tables past policies and budgets."""
     metadata = declaration.metadata
+    if isinstance(program.spec, Maintenance) and not isinstance(declaration.spec.trigger, Never):
+        why = (
+            f"program {program.name!r} maintains tables; when it runs is said by a MaintenancePolicy, not by a trigger"
+        )
+        raise Invalid([Fault("spec.trigger", why)], what=f"schedule {metadata.name!r}")
     application = ownership.owner(
         "schedule",
         metadata.name,

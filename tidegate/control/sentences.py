@@ -6,7 +6,7 @@ from typing import assert_never
 
 from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.runs import Cause, State
-from tidegate.ports.control import AttemptRecord, RunRecord
+from tidegate.ports.records import AttemptRecord, RunRecord
 
 
 def cause_of(record: RunRecord) -> str:

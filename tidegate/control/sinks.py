@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced
+from tidegate.control.common import LIMIT, Effect, Page, changing, not_found, sliced, taken
 from tidegate.documents.declared import Sink
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, ControlStore, ControlTx
+from tidegate.ports.control import ControlStore, ControlTx
+from tidegate.ports.records import Change
 from tidegate.ports.sinks import RefusedEvent, SinkRecord
 
 LATEST = 10
@@ -24,12 +25,16 @@ class Shown:
     refused: Sequence[RefusedEvent]
 
 
-async def put(store: ControlStore, declaration: Sink, *, who: str, dry_run: bool = False) -> Effect:
+async def put(store: ControlStore, declaration: Sink, *, who: str, dry_run: bool = False, new: bool = False) -> Effect:
     """Declare it, or declare it otherwise: then it keeps its place in the log. A new one gets what happens from now
-    on."""
+    on.
+    `new`: raises Conflict where the name is taken."""
     stored = (await known(store)).get(declaration.metadata.name)
     async with changing(store, dry_run=dry_run) as tx:
-        return await write(tx, declaration, stored, who=who, now=await tx.now())
+        effect = await write(tx, declaration, stored, who=who, now=await tx.now())
+        if new and effect is not Effect.CREATED:
+            raise taken("sink", declaration.metadata.name)
+        return effect
 
 
 async def delete(store: ControlStore, name: str, *, who: str) -> None:
@@ -39,6 +44,21 @@ async def delete(store: ControlStore, name: str, *, who: str) -> None:
         if name not in stored or not await tx.delete_sink(name):
             raise not_found("sink", name, stored)
         await tx.record_change(_change(who, "deleted", name, stored[name].document, None), await tx.now())
+
+
+async def replay(store: ControlStore, name: str, position: int | None, *, who: str) -> int:
+    """What it refused is to be sent again: all of it, or one event. How many. Raises NotFound."""
+    stored = await known(store)
+    if name not in stored:
+        raise not_found("sink", name, stored)
+    async with store.changing() as tx:
+        asked = await tx.replay_sink(name, position)
+        if position is not None and not asked:
+            raise not_found("refused event", str(position))
+        if asked:
+            after = {"events": asked} if position is None else {"events": asked, "position": str(position)}
+            await tx.record_change(_change(who, "replayed", name, None, after), await tx.now())
+    return asked
 
 
 async def get(store: ControlStore, name: str) -> Shown:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from tidegate.control import care
 from tidegate.control.common import LIMIT, Page, bounded, nearest, not_found, sliced
 from tidegate.documents import deciding
 from tidegate.documents.deciding import Facts, Memory
+from tidegate.documents.picture import Picture
 from tidegate.domain.errors import Conflict, Fault, Invalid, Refused
-from tidegate.domain.ids import RunKey
+from tidegate.domain.ids import RunKey, parse_run_id
 from tidegate.domain.instants import Instant, format_instant, parse_instant
 from tidegate.domain.maintenance.budget import Candidate, Room
 from tidegate.domain.maintenance.debt import NOTHING, Debt
@@ -20,6 +22,7 @@ from tidegate.domain.maintenance.issues import DEFAULT_THRESHOLDS, Issue, issues
 from tidegate.domain.maintenance.operations import ORDER, Operation
 from tidegate.domain.maintenance.policy import Policy, Resolution, resolve
 from tidegate.domain.maintenance.state import History, Prediction
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling
 from tidegate.domain.maintenance.value import cost, predict
 from tidegate.domain.maintenance.wire import health_of, history_of
 from tidegate.ports.control import ControlStore
@@ -62,10 +65,9 @@ class Maintained:
 async def page(store: ControlStore, *, cursor: str | None = None, limit: int = LIMIT) -> Page[Table]:
     """Every table of every catalog, by name."""
     now = await store.now()
-    given = await deciding.facts(store, now)
-    records = [one for one in given.tables if one.location is not None]
-    found = sliced(records, lambda one: one.table, cursor, limit)
-    return Page(tuple(_table(one, given, now) for one in found.items), found.next)
+    found = sliced(list(await store.table_names()), lambda name: name, cursor, limit)
+    given = await deciding.facts(store, now, found.items)
+    return Page(tuple(_table(one, given, now) for one in given.tables), found.next)
 
 
 async def get(store: ControlStore, name: str) -> Table:
@@ -75,14 +77,15 @@ async def get(store: ControlStore, name: str) -> Table:
     return _table(await _record(store, name, given), given, now)
 
 
-async def status(store: ControlStore, name: str) -> Status:
-    """What is decided of it at this moment: by all tables of its policy, where they share a budget. Raises NotFound."""
+async def status(store: ControlStore, name: str, *, ruling: Ruling = DEFAULT_RULING) -> Status:
+    """What is decided of it at this moment: by all tables of its policy, where they share a budget. `ruling`: as the
+    scheduler has it. Raises NotFound."""
     now = await store.now()
-    given = await deciding.facts(store, now, [name])
+    given = await deciding.facts(store, now, [name], ruling=ruling)
     table = _table(await _record(store, name, given), given, now)
     policy = table.resolution.policy
-    whole = given if policy is None or policy.budget.unlimited else await deciding.facts(store, now)
-    decided = deciding.decisions(whole, now)
+    alone = policy is None or policy.budget.unlimited
+    decided = deciding.decisions(given, now) if alone else await _decided(store, ruling, now)
     kept = given.care.get(name, {})
     histories = {one: history_of(kept[one]) for one in Operation if one in kept}
     return Status(table=table, decisions=decided.get(name, ()), histories=histories)
@@ -104,10 +107,13 @@ async def runs(store: ControlStore, name: str, *, cursor: str | None = None, lim
     """Its maintenance, newest first. Raises NotFound."""
     await _known(store, name)
     size = bounded(limit)
-    before = None if cursor is None else parse_instant(cursor)
+    before = None
+    if cursor is not None:
+        at, _, run = cursor.partition(" ")
+        before = parse_instant(at), parse_run_id(run)
     found = list(await store.care_of(name, before, size + 1))
-    onward = format_instant(found[size - 1].at) if len(found) > size else None
-    return Page(tuple(found[:size]), onward)
+    last = found[size - 1] if len(found) > size else None
+    return Page(tuple(found[:size]), None if last is None else f"{format_instant(last.at)} {last.order.run}")
 
 
 # ── by hand ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,7 +135,7 @@ async def maintain(
     async with store.changing() as tx:
         await tx.lock_maintenance()
         now = await tx.now()
-        given = await deciding.facts(store, now)
+        given = await deciding.facts(store, now, [name])
         record = await _record(store, name, given)
         if record.location is None:
             raise Refused(f"table {name!r} is not in its catalog any more")
@@ -140,9 +146,10 @@ async def maintain(
             return tuple(found)
         _afford(found, name, by, given, now)
         keep = (await store.snapshots_needed([name])).get(name, ())
+        after = await deciding.died(store, name, given.care.get(name, {}))
         started = []
         for one in found:
-            wish = _wish(one, name, by, given, keep, who)
+            wish = replace(_wish(one, name, by, given, keep, who), after=after)
             run = await care.begin(tx, wish, now)
             started.append(
                 Maintained(
@@ -225,19 +232,33 @@ def _wish(one: Maintained, table: str, policy: Policy | None, given: Facts, keep
     )
 
 
+_SHELF: WeakKeyDictionary[ControlStore, Picture] = WeakKeyDictionary()
+"""What was known of all tables when a status was last asked for, by store. Whoever asks takes it away meanwhile."""
+
+
+async def _decided(store: ControlStore, ruling: Ruling, now: Instant) -> Mapping[str, tuple[Decision, ...]]:
+    """What is decided of all tables, in slices, and by what is known already."""
+    picture = _SHELF.pop(store, None)
+    if picture is None or picture.ruling != ruling:
+        picture = Picture(ruling)
+    found = await picture.decided(store, now)
+    _SHELF[store] = picture
+    return found.decisions
+
+
 # ── inside ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _record(store: ControlStore, name: str, given: Facts) -> TableRecord:
     found = next((one for one in given.tables if one.table == name), None)
     if found is None:
-        raise not_found("table", name, [one.table for one in await store.tables()])
+        raise not_found("table", name, await store.table_names())
     return found
 
 
 async def _known(store: ControlStore, name: str) -> None:
     if not await store.tables([name]):
-        raise not_found("table", name, [one.table for one in await store.tables()])
+        raise not_found("table", name, await store.table_names())
 
 
 def _table(record: TableRecord, given: Facts, now: Instant) -> Table:

@@ -79,7 +79,9 @@ class Hours(Document):
     """Between two times of day, on the days on which that opens."""
 
     start: TimeOfDay = Field(description="when it opens, local time of day")
-    end: TimeOfDay = Field(description='when it closes, up to "24:00"; before `start`: on the next day')
+    end: TimeOfDay = Field(
+        description='when it closes, up to "24:00", also written "00:00"; before `start`: on the next day'
+    )
     timezone: Zone = Field(default="UTC", description="an IANA time zone")
     days: Weekdays = Field(
         default=["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"],
@@ -99,9 +101,7 @@ class Hours(Document):
     def _differs(cls, end: int, info: ValidationInfo) -> int:
         if end == info.data.get("start"):
             raise wrong('must differ from start, or it would never be open; the whole day is "00:00" to "24:00"')
-        if end == 0:
-            raise wrong('"00:00" cannot end a window; the end of the day is "24:00"')
-        return end
+        return end or 1440  # "until 00:00" is until the day ends
 
     def span(self) -> Span:
         """The domain's value."""

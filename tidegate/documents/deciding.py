@@ -14,22 +14,27 @@ from functools import lru_cache
 from tidegate.documents import declared, parsing
 from tidegate.domain.instants import Instant
 from tidegate.domain.maintenance.budget import Spend
+from tidegate.domain.maintenance.choosing import decide_all
 from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt, debt
-from tidegate.domain.maintenance.decision import Decision, Switches, Table, Terms, decide_all
+from tidegate.domain.maintenance.decision import Decision, Table, Terms
 from tidegate.domain.maintenance.health import TableHealth
 from tidegate.domain.maintenance.issues import DEFAULT_THRESHOLDS, Issue, Thresholds, issues
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.policy import Policy, resolve
-from tidegate.domain.maintenance.state import Prediction, TableState, remembered
+from tidegate.domain.maintenance.state import History, Prediction, TableState, remembered
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling, Switches
 from tidegate.domain.maintenance.value import predict
 from tidegate.domain.maintenance.wire import health_of, history_of
+from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.maintaining import Wish
-from tidegate.ports.tables import CareRecord, OpenCare, PolicyRecord, Switch, TableRecord, TablesReads
+from tidegate.ports.tables import OpenCare, PolicyRecord, Switch, TableRecord, TablesReads
 
 WHOLE = ""
 """In place of an operation: what became of a table's maintenance as a whole, `{recent, failures}`."""
+_DIED = frozenset({State.CRASHED.value, State.TIMED_OUT.value})
+_LOOKED_BACK = 20
 MEASURING = "it is being measured after the last one"
 
 
@@ -42,7 +47,8 @@ class Facts:
     tables: Sequence[TableRecord]
     care: Mapping[str, Mapping[str, JsonObject]]
     open: Sequence[OpenCare]
-    spent: Sequence[CareRecord]
+    spent: Mapping[str, Sequence[Spend]]
+    ruling: Ruling = DEFAULT_RULING
 
 
 class Memory:
@@ -51,6 +57,7 @@ class Memory:
     def __init__(self) -> None:
         self._health: dict[str, tuple[tuple[int, int, int], TableHealth]] = {}
         self._predicted: dict[str, tuple[int, str, int, dict[Operation, Prediction]]] = {}
+        self._histories: dict[str, tuple[Mapping[str, JsonObject], dict[Operation, History]]] = {}
 
     def health(self, table: TableRecord, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> TableHealth | None:
         """What is small and large is as `thresholds` say. None while nobody has measured it; a table that cannot be
@@ -80,19 +87,47 @@ class Memory:
             found[expiry.operation] = predict(expiry.operation, health, expiry.options, now)
         return found
 
+    def histories(self, table: str, care: Mapping[str, JsonObject]) -> dict[Operation, History]:
+        """What became of each operation on a table. The same mapping has the same histories: whoever changes what is
+        kept makes another one."""
+        known = self._histories.get(table)
+        if known is None or known[0] is not care:
+            found = {one: history_of(care[one]) for one in Operation if one in care}
+            known = self._histories[table] = (care, found)
+        return known[1]
 
-async def facts(store: TablesReads, now: Instant, tables: Collection[str] | None = None) -> Facts:
-    """What is kept of these tables, or of all."""
+    def unpack(self, table: TableRecord, policy: Policy, now: Instant) -> None:
+        """Keep what is decided by, and let go of the sizes of its files, which nobody asks for after that: most of
+        what there is. Until its version or the policy changes it need not have its health."""
+        self._health.pop(table.table, None)  # which is without the sizes that another policy asks for
+        self.predictions(table, policy, now)
+        known = self._health.get(table.table)
+        if known is not None:
+            self._health[table.table] = (known[0], replace(known[1], files=None))
+
+
+async def facts(
+    store: TablesReads, now: Instant, tables: Collection[str] | None = None, *, ruling: Ruling = DEFAULT_RULING
+) -> Facts:
+    """What is kept of these tables, or of all; and what the settings say, by which it is decided."""
     policies = await store.policies()
-    spans = [policy.budget.per for policy in policies_of(policies).values()]
     return Facts(
         policies=policies,
         switch=await store.maintenance(),
         tables=await store.tables(tables),
         care=await store.care(tables),
         open=await store.open_care(),
-        spent=await store.care_since(now - max(spans, default=0)),
+        spent=await spent(store, policies_of(policies), now),
+        ruling=ruling,
     )
+
+
+async def spent(store: TablesReads, policies: Mapping[str, Policy], now: Instant) -> Mapping[str, Sequence[Spend]]:
+    """By policy that has a budget: what counts in it."""
+    limited = [one for one in policies.values() if not one.budget.unlimited]
+    if not limited:
+        return {}
+    return await store.spent(now - max(one.budget.per for one in limited), [one.name for one in limited])
 
 
 def decisions(given: Facts, now: Instant, memory: Memory | None = None) -> dict[str, tuple[Decision, ...]]:
@@ -105,11 +140,13 @@ def decisions(given: Facts, now: Instant, memory: Memory | None = None) -> dict[
 
 def terms(given: Facts, now: Instant) -> Terms:
     """What holds for all tables."""
-    spent: dict[str, list[Spend]] = {}
-    for one in given.spent:
-        spend = Spend(at=one.at, table=one.order.table, bytes=one.bytes, open=one.settled_at is None)
-        spent.setdefault(one.order.policy, []).append(spend)
-    return Terms(clock=Clock(now), switches=Switches(automatic=given.switch.automatic), spent=spent)
+    return terms_of(given.switch, given.spent, given.ruling, now)
+
+
+def terms_of(switch: Switch, spent: Mapping[str, Sequence[Spend]], ruling: Ruling, now: Instant) -> Terms:
+    """What holds for all tables."""
+    switches = Switches(automatic=switch.automatic, conditions=ruling.conditions)
+    return Terms(clock=Clock(now), switches=switches, throttles=ruling.throttles, spent=spent)
 
 
 def judged_tables(given: Facts, now: Instant, memory: Memory) -> Iterable[Table]:
@@ -173,7 +210,7 @@ def state_of(
         table=table.table,
         since=max(since, table.known_at),
         health=health,
-        histories={operation: history_of(care[operation]) for operation in Operation if operation in care},
+        histories=memory.histories(table.table, care),
         predictions=memory.predictions(table, policy, now),
         recent=tuple(whole.get("recent", ())),
         failures=whole.get("failures", 0),
@@ -188,10 +225,31 @@ def judged(state: TableState, policy: Policy, now: Instant) -> tuple[tuple[Issue
     return found, debt(state.health, found, state.recent, state.failures, now, policy.weights)
 
 
+async def died(store: TablesReads, table: str, care: Mapping[str, JsonObject]) -> tuple[JsonObject, ...]:
+    """The runs on a table that ended without a word since one came through, as they are handed over. `care`: what is
+    kept of it."""
+    if not care.get(WHOLE, {}).get("failures"):
+        return ()
+    found: list[JsonObject] = []
+    for one in await store.care_of(table, None, _LOOKED_BACK):
+        if one.outcome == State.SUCCEEDED.value:
+            break
+        if one.outcome in _DIED:
+            found.append({"run": str(one.order.run), "begun": one.at, "ended": one.settled_at})
+    return tuple(found)
+
+
 def wish(
-    decision: Decision, policy: Policy, given: Facts, *, keep: Sequence[int], who: str, manual: bool = False
+    decision: Decision,
+    policy: Policy,
+    care: Mapping[str, JsonObject],
+    *,
+    keep: Sequence[int],
+    who: str,
+    after: Sequence[JsonObject] = (),
+    manual: bool = False,
 ) -> Wish:
-    """What is to be started by a decision."""
+    """What is to be started by a decision. `care`: what is kept of its table."""
     rule = policy.operations[decision.operation]
     return Wish(
         table=decision.table,
@@ -202,7 +260,8 @@ def wish(
         policy_rev=policy.revision,
         bytes=decision.bytes or 0,
         keep=keep,
-        history=given.care.get(decision.table, {}).get(decision.operation.value),
+        after=after,
+        history=care.get(decision.operation.value),
         manual=manual,
         who=who,
     )

@@ -11,7 +11,8 @@ from tidegate.domain.maintenance.policy import Policy
 from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import JsonObject, ScheduleSpec
 from tidegate.domain.sinks import SinkSpec
-from tidegate.ports.control import Metadata
+from tidegate.domain.sources import SourceSpec
+from tidegate.ports.records import Metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,16 @@ class Sink:
     document: JsonObject
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """`document`: its metadata and spec as the person wrote them."""
+
+    KIND: ClassVar[str] = "Source"
+    metadata: Metadata  # namespace is empty
+    spec: SourceSpec
+    document: JsonObject
+
+
 Declaration: TypeAlias = (
-    Schedule | Program | Application | Namespace | Pool | Dataset | Calendar | MaintenancePolicy | Sink
+    Schedule | Program | Application | Namespace | Pool | Dataset | Calendar | MaintenancePolicy | Sink | Source
 )

@@ -17,7 +17,7 @@ from tidegate.domain.programs import ProgramSpec
 from tidegate.domain.schedules import Deadline, DeadlineFrom, ScheduleSpec
 from tidegate.domain.triggers import Trigger
 from tidegate.domain.windows import Span
-from tidegate.ports.control import Metadata
+from tidegate.ports.records import Metadata
 
 API_VERSION = "tidegate/v1"
 _INSTANTS = frozenset({"start", "end", "anchor", "time"})

@@ -13,6 +13,7 @@ from tidegate.domain.triggers import TIME_TRIGGERS, Elapsed, Quiet
 from tidegate.ports.collecting import EventRecord, NewEvent, Receipt, SetAside
 from tidegate.ports.lake import DatasetRecord
 from tidegate.ports.sinks import SinkRecord
+from tidegate.ports.sources import ABSENT, SourceRecord
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,6 +150,44 @@ def sink(item: Any) -> dict[str, Any]:
             "moved_at": moment(record.moved_at),
             "refused": [
                 {"position": str(one.pos), "type": one.type, "key": one.key, "at": moment(one.at), "reason": one.reason}
+                for one in item.refused
+            ],
+        },
+    }
+
+
+# ── sources ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def source(item: Any) -> dict[str, Any]:
+    """A `control.sources.Shown`."""
+    record: SourceRecord = item.record
+    said, spec = record.document, record.spec
+    return {
+        "apiVersion": encode.API_VERSION,
+        "kind": "Source",
+        "metadata": {"name": record.name, **said.get("metadata", {})},
+        "spec": {"format": spec.format, "begin": spec.begin, **said.get("spec", {})},
+        "status": {
+            "received": record.received,
+            "set_aside": record.set_aside,
+            "missed": record.missed,
+            "error": record.error or None,
+            "error_since": moment(record.error_since),
+            "moved_at": moment(record.moved_at),
+            "partitions": [
+                {"topic": one.topic, "partition": one.partition, "next_offset": one.next, "end_offset": one.end}
+                for one in record.places
+                if one.partition != ABSENT
+            ],
+            "refused": [
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "offset": one.offset,
+                    "at": moment(one.at),
+                    "reason": one.reason,
+                }
                 for one in item.refused
             ],
         },

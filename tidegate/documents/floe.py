@@ -79,6 +79,8 @@ def policies(text: str, name: str) -> tuple[list[dict[str, Any]], list[str]]:
         raw = json.loads(text)
     except ValueError as fault:
         raise Invalid([Fault(name, f"is not JSON: {fault}")], what=name) from None
+    except RecursionError:
+        raise Invalid([Fault(name, "is nested too deeply")], what=name) from None
     listed = raw.get("policies", raw) if isinstance(raw, dict) else raw
     many = listed if isinstance(listed, list) else [listed]
     made, notes, faults = [], [], []
@@ -170,7 +172,7 @@ class _Reader:
         given = self._mapping(at, raw, set(_SCHEDULE))
         days = self._days(at, given.get("allowedDays"))
         hours: dict[str, Any] = {"start": given.get("windowStart", "00:00"), "end": given.get("windowEnd", "24:00")}
-        if hours["end"] == "00:00" or hours["start"] == hours["end"]:
+        if hours["start"] == hours["end"]:
             hours["end"] = "24:00"
         said: dict[str, Any] = {}
         if given.get("interval") is not None:

@@ -21,6 +21,7 @@ from tidegate.documents.policies import PolicySpec
 from tidegate.documents.programs import Program as ProgramSpec
 from tidegate.documents.schedules import ScheduleSpec
 from tidegate.documents.sinks import SinkDocument
+from tidegate.documents.sources import SourceSpecification
 
 API_VERSION = "tidegate/v1"
 
@@ -105,6 +106,14 @@ class Sink(Envelope):
     spec: SinkDocument
 
 
+class Source(Envelope):
+    """Where events come from outside: topics of Kafka, each message exactly one event."""
+
+    kind: Literal["Source"] = "Source"
+    metadata: GlobalMetadata
+    spec: SourceSpecification
+
+
 MODELS: dict[str, type[BaseModel]] = {
     "Namespace": Namespace,
     "Application": Application,
@@ -115,5 +124,6 @@ MODELS: dict[str, type[BaseModel]] = {
     "Dataset": Dataset,
     "MaintenancePolicy": MaintenancePolicy,
     "Sink": Sink,
+    "Source": Source,
 }
 IN_NAMESPACE = frozenset({"Application", "Program", "Schedule"})

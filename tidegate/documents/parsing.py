@@ -16,12 +16,13 @@ from tidegate.documents.programs import program_of
 from tidegate.documents.scalars import say
 from tidegate.documents.schedules import spec_of, template_faults
 from tidegate.documents.sinks import spec_of as sink_spec_of
+from tidegate.documents.sources import spec_of as source_spec_of
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Metadata
+from tidegate.ports.records import Metadata
 
 KNOWN = list(kinds.MODELS)
 
@@ -235,6 +236,9 @@ def _declared(checked: Any, document: JsonObject, faults: list[Fault]) -> declar
         case kinds.Sink():
             said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
             return declared.Sink(metadata=metadata, spec=sink_spec_of(checked.spec), document=said)
+        case kinds.Source():
+            said = {"metadata": encode.metadata_of(metadata), "spec": dict(document.get("spec") or {})}
+            return declared.Source(metadata=metadata, spec=source_spec_of(checked.spec), document=said)
         case kinds.Pool():
             rate = checked.spec.rate
             return declared.Pool(

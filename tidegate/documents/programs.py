@@ -10,12 +10,21 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from tidegate.documents.base import Document
 from tidegate.documents.scalars import JsonMap, Name, choice, say, wrong
 from tidegate.domain import events, programs, templates
+from tidegate.domain.addresses import http_fault
 from tidegate.domain.programs import DeployMode, Isolation
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_CREDENTIALS = re.compile(r"https?://[^/?#]*@")
+_OURS = frozenset(
+    {"idempotency-key", "content-length", "transfer-encoding", "connection", "host", "te", "upgrade", "trailer"}
+)
+"""Headers that say which run it is, and those of the transport."""
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _STATUS_CLASS = re.compile(r"[1-5]xx")
+HISTORY_URL = "TIDEGATE_HISTORY_URL"
+"""Where a program that reads history finds it: the one name of ours that is for people to set."""
 Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -36,7 +45,7 @@ def _environment(value: object) -> object:
         for name, text in value.items():
             if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
                 raise wrong(f"{name!r} is not the name of an environment variable")
-            if name.startswith("TIDEGATE_"):
+            if name.startswith("TIDEGATE_") and name != HISTORY_URL:
                 raise wrong(f"{name!r} cannot be set: names that begin with TIDEGATE_ are given by Tidegate")
             if not isinstance(text, str):
                 raise wrong(f"the value of {name!r} must be text, not {say(text)}; put it in quotes")
@@ -94,6 +103,27 @@ class PySpark(Spark):
 
     type: Literal["pyspark"]
     entry: str = Field(description='"package.module:function", "path/file.py:function" or "path/file.py"')
+    remote: str | None = Field(
+        default=None,
+        description="a Spark Connect server of one's own instead: `sc://HOST:PORT`; with a token in it, `env:NAME`",
+    )
+
+    @field_validator("remote")
+    @classmethod
+    def _server(cls, remote: str | None) -> str | None:
+        if remote is None:
+            return remote
+        if "token=" in remote:
+            raise wrong("holds a token: put the whole address into a variable of the worker and write env:NAME")
+        if not remote.startswith("sc://") and not _REFERENCE.fullmatch(remote):
+            raise wrong(f"{remote!r} is no Spark Connect server; write sc://HOST:PORT, or env:NAME that holds it")
+        return remote
+
+    @model_validator(mode="after")
+    def _one_place(self) -> PySpark:
+        if self.remote is not None and self.isolation == "process":
+            raise wrong("runs at a remote server or in a process of its own: leave out `remote` or `isolation`")
+        return self
 
     @field_validator("entry")
     @classmethod
@@ -208,8 +238,13 @@ class Http(Common):
     @classmethod
     def _address(cls, url: str) -> str:
         _templated(url, "url")
-        if not url.startswith(("http://", "https://", "{{")) or any(char.isspace() for char in url.split("{{")[0]):
+        fixed = url.split("{{")[0]
+        if not url.startswith(("http://", "https://", "{{")) or any(char.isspace() for char in fixed):
             raise wrong(f"{url!r} is not an address; write it like https://example.org/refresh")
+        if _CREDENTIALS.match(url):
+            raise wrong("must hold no user and password; put them into a header `Authorization: env:NAME`")
+        if (fixed == url or "/" in fixed.partition("//")[2]) and (reason := http_fault(fixed)):  # its host is known
+            raise wrong(reason)
         return url
 
     @field_validator("headers")
@@ -218,8 +253,14 @@ class Http(Common):
         for name, text in headers.items():
             if not _HEADER.fullmatch(name):
                 raise wrong(f"{name!r} is not the name of a header")
+            if name.lower() in _OURS or name.lower().startswith(("tidegate-", "webhook-")):
+                raise wrong(f"{name!r} is set by Tidegate: leave it out")
             if not isinstance(text, str) or "\n" in text or "\r" in text:
                 raise wrong(f"the value of {name!r} must be one line of text, not {say(text)}; put it in quotes")
+            if not text.isascii():
+                raise wrong(f"the value of {name!r} must be ASCII, as headers are")
+            if _SECRET_HEADER.search(name) and not _REFERENCE.fullmatch(text):
+                raise wrong(f"{name!r} holds a secret: write env:NAME, a variable of the worker's environment")
         return dict(_templated(headers, "headers"))
 
     @field_validator("body")
@@ -229,8 +270,8 @@ class Http(Common):
 
     @field_validator("secret")
     @classmethod
-    def _by_reference(cls, secret: str) -> str:
-        if not _REFERENCE.fullmatch(secret):
+    def _by_reference(cls, secret: str | None) -> str | None:
+        if secret is not None and not _REFERENCE.fullmatch(secret):
             raise wrong("must be env:NAME, a variable of the worker's environment: a secret is never written down")
         return secret
 
@@ -261,7 +302,9 @@ class Publish(Common):
             key = events.qualified(event, value if at == "key" else "a", "b")
             payload = value if at == "payload" else {}
             if found := [one for one in events.faults(event, key, payload, None, 0) if one.path.startswith(at)]:
-                raise wrong("; ".join(f"{one.path.removeprefix(at).strip('.')} {one.reason}".strip() for one in found))
+                told = "; ".join(f"{one.path.removeprefix(at).strip('.')} {one.reason}".strip() for one in found)
+                # As it was given: the namespace is the program's, which is not known here.
+                raise wrong(told.replace(repr(key), repr(value)) if at == "key" else told)
         return value
 
 
@@ -278,6 +321,7 @@ def program_of(document: PySpark | SparkSql | Python | Command | SparkSubmit | H
                 entry=document.entry,
                 conf=document.conf,
                 isolation=Isolation(document.isolation),
+                remote=document.remote,
                 **document.common(),
             )
         case SparkSql():

@@ -16,7 +16,8 @@ from tidegate.domain.evidence import MOST_EVENTS, ranges
 from tidegate.domain.instants import SECOND, Instant, format_duration, format_instant, parse_instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject, Mode
-from tidegate.ports.control import (
+from tidegate.ports.engine import Instance
+from tidegate.ports.records import (
     AttemptRecord,
     Change,
     Freeze,
@@ -27,7 +28,6 @@ from tidegate.ports.control import (
     ScheduleRecord,
     Stats,
 )
-from tidegate.ports.engine import Instance
 
 
 def moment(instant: Instant | None) -> str | None:

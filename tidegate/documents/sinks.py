@@ -7,31 +7,26 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, TypeAdapter, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tidegate.documents.base import Document
+from tidegate.documents.kafka import Servers, Topic
+from tidegate.documents.references import Reference, check_options
 from tidegate.documents.scalars import wrong
-from tidegate.domain.events import OWN_EVENTS
+from tidegate.domain.addresses import http_fault, port_fault
+from tidegate.domain.events import OWN_EVENTS, is_type, type_fault
 from tidegate.domain.sinks import EVERYTHING, SinkSpec
 
-_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\.[A-Za-z_][A-Za-z0-9_]{0,62}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_SECRET = re.compile(r"password|secret|key\.pem|\.key$|token|credential", re.IGNORECASE)
-_HOW = "name where it is kept: env:NAME, an environment variable of the scheduler, or file:/PATH"
-
-
-def _reference(text: str) -> str:
-    if not _REFERENCE.fullmatch(text):
-        raise wrong(f"is no reference to a secret; {_HOW}")  # the text is not repeated: it may be the secret
-    return text
+_NOT_THEIRS = ("information_schema", "pg_", "tidegate_history")
+"""Beginnings of the schemas that belong to PostgreSQL and to Tidegate."""
 
 
 def _reaches(pattern: str) -> bool:
     """Whether any event can be of such a type."""
-    if pattern == EVERYTHING or pattern.startswith("user.") or pattern in OWN_EVENTS:
+    if pattern == EVERYTHING or any(is_type(pattern.replace("*", one)) for one in ("", "x")):
         return True
-    return pattern.endswith(".*") and any(one.startswith(pattern[:-1]) for one in (*OWN_EVENTS, "user."))
+    return pattern.endswith(".*") and any(one.startswith(pattern[:-1]) for one in OWN_EVENTS)
 
 
 class SinkBase(Document):
@@ -43,7 +38,7 @@ class SinkBase(Document):
         max_length=100,
         description="types of events: run.failed, run.*, user.NAME, dataset.updated, ...; left out: all",
     )
-    secret: Annotated[str, AfterValidator(_reference)] | None = Field(
+    secret: Reference | None = Field(
         default=None, description="where its secret is kept: env:NAME or file:/PATH, read where schedulers run"
     )
 
@@ -52,6 +47,8 @@ class SinkBase(Document):
     def _can_be(cls, topics: list[str]) -> list[str]:
         for one in topics:
             if not _reaches(one):
+                if one.startswith("user."):
+                    raise wrong(type_fault(one) or "")
                 known = ", ".join(sorted(OWN_EVENTS))
                 raise wrong(f"{one!r} is no type of event; write *, run.*, user.*, user.NAME, or one of {known}")
         return topics
@@ -61,8 +58,8 @@ class KafkaSink(SinkBase):
     """A Kafka topic. The key of each message is the schedule that it is about, so their order is kept by partition."""
 
     type: Literal["kafka"]
-    servers: str = Field(description="its bootstrap servers, `host:port, host:port`", min_length=1, max_length=4000)
-    topic: str = Field(default="tidegate.events", description="the topic that gets all of its messages")
+    servers: Servers
+    topic: Topic = Field(default="tidegate.events", description="the topic that gets all of its messages")
     options: dict[str, str] = Field(
         default_factory=dict,
         max_length=100,
@@ -70,21 +67,10 @@ class KafkaSink(SinkBase):
         "`secret` is its sasl.password",
     )
 
-    @field_validator("topic")
-    @classmethod
-    def _is_topic(cls, topic: str) -> str:
-        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            raise wrong(f"{topic!r} is no name of a Kafka topic: 1 to 249 letters, digits, '.', '_' and '-'")
-        return topic
-
     @field_validator("options")
     @classmethod
     def _hide_nothing(cls, options: dict[str, str]) -> dict[str, str]:
-        for key, value in options.items():
-            if _SECRET.search(key) and not _REFERENCE.fullmatch(value) and not key.endswith("location"):
-                raise wrong(f"{key!r} holds a secret; {_HOW}")
-            if key in OURS:
-                raise wrong(f"{key!r} is not for options: {OURS[key]}")
+        check_options(options, OURS)
         return options
 
 
@@ -97,9 +83,9 @@ class WebhookSink(SinkBase):
     @field_validator("url")
     @classmethod
     def _is_address(cls, url: str) -> str:
+        if reason := http_fault(url):
+            raise wrong(reason)
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise wrong("must be an address http://… or https://…")
         if parts.username or parts.password:
             raise wrong("must hold no user and password: requests are signed with `secret`")
         return url
@@ -119,6 +105,9 @@ class TableSink(SinkBase):
     def _is_table(cls, table: str) -> str:
         if not _TABLE.fullmatch(table):
             raise wrong(f"{table!r} is no name of a table; write schema.table, e.g. audit.tidegate_events")
+        if table.lower().startswith(_NOT_THEIRS):
+            schema = table.partition(".")[0]
+            raise wrong(f"the schema {schema!r} is not for tables of sinks; write another, e.g. audit.tidegate_events")
         return table
 
     @field_validator("url")
@@ -126,12 +115,32 @@ class TableSink(SinkBase):
     def _is_database(cls, url: str | None) -> str | None:
         if url is None:
             return url
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise wrong("holds brackets that are no IPv6 address; write postgresql://USER@[::1]/NAME") from None
         if parts.scheme not in ("postgresql", "postgres"):
             raise wrong("must be the address of a database, postgresql://USER@HOST/NAME")
         if parts.password or "password" in parts.query:
             raise wrong("must hold no password; name where it is kept by `secret`")
+        from psycopg import ProgrammingError, conninfo  # here: documents are also read where no driver is
+
+        try:
+            given = conninfo.conninfo_to_dict(url)
+        except ProgrammingError as fault:
+            raise wrong(f"PostgreSQL does not understand it: {str(fault).strip()}") from None
+        for port in str(given.get("port", "")).split(","):  # one for each host, or none
+            if port and (reason := port_fault(port)):
+                raise wrong(reason)
         return url
+
+    @model_validator(mode="after")
+    def _beside_our_own(self) -> TableSink:
+        if self.url is None and self.table.startswith("public."):
+            raise wrong(
+                "table: Tidegate's own tables are in 'public'; write another schema, e.g. audit.tidegate_events"
+            )
+        return self
 
 
 OURS = {
@@ -143,7 +152,11 @@ OURS = {
 }
 """What a sink does not leave to options."""
 SinkDocument: TypeAlias = Annotated[KafkaSink | WebhookSink | TableSink, Field(discriminator="type")]
-_ADAPTER: TypeAdapter[KafkaSink | WebhookSink | TableSink] = TypeAdapter(SinkDocument)
+_TYPES: Mapping[str, type[KafkaSink | WebhookSink | TableSink]] = {
+    "kafka": KafkaSink,
+    "webhook": WebhookSink,
+    "table": TableSink,
+}
 
 
 def spec_of(document: KafkaSink | WebhookSink | TableSink) -> SinkSpec:
@@ -161,5 +174,5 @@ def spec_of(document: KafkaSink | WebhookSink | TableSink) -> SinkSpec:
 
 
 def sink_of(spec: Mapping[str, Any]) -> SinkSpec:
-    """The same of a spec that was checked when it was stored."""
-    return spec_of(_ADAPTER.validate_python(dict(spec)))
+    """The same of a spec that was checked when it was stored; by rules of that time, so it is not judged again."""
+    return spec_of(_TYPES[spec["type"]].model_construct(**spec))

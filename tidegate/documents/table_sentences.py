@@ -15,9 +15,13 @@ def why(one: Decision) -> str:
         met = ", ".join(map(_met, one.met))
         if one.forced:
             return "It was put off for as long as it may be, and is forced."
+        if one.ignored:
+            return f"It is due by its schedule. {_ignored(one)}"
         return f"It is due: {met}." if met else "It is due by its schedule."
     reasons = [sentence(block) for block in one.blocks]
-    if one.unmet and not one.forced:
+    if one.ignored:
+        reasons.append(_ignored(one))
+    elif one.unmet and not one.forced:
         lacking = ", ".join(map(_unmet, one.unmet))
         reasons.append(f"Not reached: {lacking}.")
     return " ".join(reasons) or "It is not due."
@@ -35,6 +39,8 @@ def sentence(block: Block) -> str:
             )
         case Because.SCHEDULE_OFF:
             return "Its schedule is switched off."
+        case Because.CONDITIONS_OFF:
+            return "It has no schedule, so it runs by hand only while conditions do not count."
         case Because.WINDOW_CLOSED:
             return f"Its window is closed{until}."
         case Because.FAILING:
@@ -59,6 +65,11 @@ def sentence(block: Block) -> str:
             return f"It would change nothing: {block.detail}"
         case _:
             assert_never(block.because)
+
+
+def _ignored(one: Decision) -> str:
+    lacking = ", ".join(map(_unmet, one.unmet))
+    return "Conditions do not count (setting maintenance.conditions)" + (f": {lacking}." if lacking else ".")
 
 
 def _met(one: Finding) -> str:

@@ -17,7 +17,7 @@ from tidegate.domain.maintenance.decision import Decision, Finding, Verdict
 from tidegate.domain.maintenance.health import AGES, TableHealth
 from tidegate.domain.maintenance.issues import Issue
 from tidegate.domain.maintenance.operations import Operation
-from tidegate.domain.maintenance.policy import Resolution, tie_warning
+from tidegate.domain.maintenance.policy import Reach, Resolution, tie_warning
 from tidegate.domain.maintenance.state import NO_HISTORY, History, Prediction
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.tables import CareRecord, PolicyRecord, Switch, TableRecord
@@ -25,14 +25,22 @@ from tidegate.ports.tables import CareRecord, PolicyRecord, Switch, TableRecord
 _NO_FIGURES = frozenset({"assessed_at", "snapshot", "fault", "files", "snapshot_times"})
 
 
-def policy(record: PolicyRecord) -> dict[str, Any]:
-    """A policy: its document, and which revision of it is in force."""
+def policy(record: PolicyRecord, reach: tuple[Reach, str]) -> dict[str, Any]:
+    """A policy: its document, which revision of it is in force, and how many of the known tables it speaks for, with a
+    warning where it keeps none."""
+    reached, warning = reach
     return {
         "apiVersion": encode.API_VERSION,
         "kind": "MaintenancePolicy",
         "metadata": dict(record.document.get("metadata") or {"name": record.name}),
         "spec": ordered(record.document.get("spec") or {}),
-        "status": {"revision": record.rev, "updated_at": moment(record.updated_at), "author": record.author},
+        "status": {
+            "revision": record.rev,
+            "updated_at": moment(record.updated_at),
+            "author": record.author,
+            "tables": reached.tables,
+            "warning": warning or None,
+        },
     }
 
 
@@ -207,6 +215,7 @@ def _operation(one: Decision, history: History) -> dict[str, Any]:
         "should_run": one.verdict is Verdict.RUN,
         "conditions_met": [finding(each) for each in one.met],
         "conditions_unmet": [finding(each) for each in one.unmet],
+        "conditions_ignored": one.ignored,
         "next_eligible_time": moment(one.next_eligible),
         "forced": one.forced,
         "blocked_by": list(dict.fromkeys(each.by.value for each in one.blocks)),

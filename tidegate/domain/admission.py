@@ -7,10 +7,12 @@ The order of questions, for each run (`questions`):
 
 1. Has it waited longer than it may? Then it ends `expired` (or goes on, when the schedule says `then: run`).
 2. Is everything frozen, or is its schedule suspended so that nothing of it starts?
-3. Every `wait` constraint. The first that is unmet names what will wake it.
-4. Every `skip` constraint, only now, since a skip that is judged while something else is waited for would drop a run
+3. Did its attempt crash while nobody looked after it? Then it waits for its backoff and for the schedulers to have
+   been up for a while (domain/crashes).
+4. Every `wait` constraint. The first that is unmet names what will wake it.
+5. Every `skip` constraint, only now, since a skip that is judged while something else is waited for would drop a run
    because of company that may be gone by the time it could start (GATE-9).
-5. A slot of its pool, or one that this may borrow (domain/slots). One that was not woken for it leaves it to those who
+6. A slot of its pool, or one that this may borrow (domain/slots). One that was not woken for it leaves it to those who
    wait and come first by rank.
 
 Every run counts on the counters of its schedule, its program and their groups, whether a constraint reads them or not:
@@ -60,6 +62,7 @@ from tidegate.domain.constraints import (
     starts_read,
 )
 from tidegate.domain.constraints import AdmissionFacts as AdmissionFacts
+from tidegate.domain.crashes import BACKOFF, CRASH_WAIT, Crash, backoff, crash_wait
 from tidegate.domain.errors import Invalid
 from tidegate.domain.evidence import told
 from tidegate.domain.ids import RunKey
@@ -93,6 +96,8 @@ class Candidate:
     caused_by: str = ""
     rendered: JsonObject | None = None  # the arguments of an earlier attempt
     queued: str | None = None  # the queue in which it waited until now
+    in_turn: bool = True  # it was woken for what that queue waits for, not since what its schedule says has changed
+    crash: Crash | None = None  # its last attempt crashed
 
 
 class Admit(NamedTuple):
@@ -122,6 +127,7 @@ class Hold:
     wake_key: str | None
     waiting_for: tuple[JsonObject, ...]  # [{constraint, verdict, until, why}]
     limit: int | None = None  # of a counter's queue: how many may hold it
+    restart_at: Instant | None = None  # of one whose attempt crashed: as it was decided, to be kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +240,9 @@ def questions(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Iter
     if candidate.mode in SUSPENDED_MODES and _obeys(candidate):
         why = f"Its schedule is suspended ({candidate.mode.value}); it starts when somebody enables that."
         yield Question(SUSPENDED, Wait(key=suspended_key(candidate), why=why))
+    if candidate.crash is not None:
+        yield Question(BACKOFF, backoff(candidate.crash, candidate.attempts, now))
+        yield Question(CRASH_WAIT, crash_wait(candidate.crash, now))
     subject, waived, skips = subject_of(candidate), _waived(candidate, now), list[Constraint]()
     for one in candidate.spec.constraints:
         if waived and isinstance(one, waived):
@@ -244,7 +253,8 @@ def questions(candidate: Candidate, facts: AdmissionFacts, now: Instant) -> Iter
             yield Question(name_of(one), judge(one, subject, facts, now), one)
     for one in skips:
         yield Question(name_of(one), judge(one, subject, facts, now), one, skips=True)
-    woken = None if is_late(candidate, now) else candidate.queued  # it may be its waiting time that woke it
+    # It may be its waiting time that woke it, or a new revision.
+    woken = candidate.queued if candidate.in_turn and not is_late(candidate, now) else None
     yield Question(SLOT, judge_slot(candidate.program.pool, _order(candidate)[0], woken, facts))
 
 
@@ -367,6 +377,7 @@ def _hold(candidate: Candidate, unmet: Sequence[Question]) -> Hold:
         wake_key=first.key,
         limit=first.limit,
         waiting_for=_waiting_for(tuple([(one.name, one.verdict) for one in unmet])),
+        restart_at=None if candidate.crash is None else candidate.crash.restart_at,
     )
 
 

@@ -227,11 +227,25 @@ class Make(NamedTuple):
     previous_fire: Instant | None
 
 
+class Span(NamedTuple):
+    """Instants from `first` to `last`, both included, of which it is asked what is on record."""
+
+    first: Instant
+    last: Instant
+
+
 class Reach(NamedTuple):
     """The fire times that one pass looks at. `last`: the range has no more than these."""
 
     fires: tuple[Instant, ...]
     last: bool
+
+    def spans(self, asked: Asked) -> tuple[Span, ...]:
+        """What to look up for them: the stretch they fill; keys that people named each for itself, since years with
+        millions of runs may lie between two of them."""
+        if asked.keys:
+            return tuple(Span(fire, fire) for fire in self.fires)
+        return (Span(min(self.fires), max(self.fires)),) if self.fires else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

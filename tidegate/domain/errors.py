@@ -100,6 +100,10 @@ class Refused(TidegateError):
     code = "refused"
 
 
+UNSTORABLE = "unstorable"
+"""The code of a Refused: the database can hold no such value, whoever writes it, and whenever."""
+
+
 class Unavailable(TidegateError):
     """Something we need does not answer at the moment. Worth trying again."""
 

@@ -21,6 +21,7 @@ DATASET_UPDATED = "dataset.updated"
 DATASET_GAP = "dataset.gap"
 DEADLINE_AT_RISK = "deadline.at_risk"
 DEADLINE_MISSED = "deadline.missed"
+TABLE_HEALTH = "table.health"
 RUN_EVENTS = frozenset(
     {"run.started", *(f"run.{state}" for state in State if state.value not in ("starting", "running"))}
 )
@@ -29,7 +30,7 @@ OWN_EVENTS = RUN_EVENTS | {
     DATASET_GAP,
     DEADLINE_AT_RISK,
     DEADLINE_MISSED,
-    "table.health",
+    TABLE_HEALTH,
     "schedule.paused",
 }
 """The closed set. All but `dataset.updated` are published by Tidegate only."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TypeAlias
 
 Instant: TypeAlias = int
@@ -23,7 +24,7 @@ DAY = 24 * HOUR
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
-    r"^P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:[.,](?P<f>\d{1,3}))?S)?)?$"
+    r"^P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:[.,](?P<f>\d{1,6}))?S)?)?$"
 )
 _SHORT = re.compile(r"^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?$")
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*(B|[kKMGTP]i?B|[kKMGTP])?$")
@@ -44,9 +45,18 @@ def from_datetime(moment: datetime) -> Instant:
 
 def format_instant(instant: Instant) -> str:
     """RFC 3339 in UTC, e.g. `2026-03-29T00:00:00Z`, with as many fraction digits as are needed (0, 3 or 6)."""
-    moment = to_datetime(instant)
-    spec = "microseconds" if instant % MILLISECOND else "milliseconds" if instant % SECOND else "seconds"
-    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+    second, fraction = divmod(instant, SECOND)
+    if not fraction:
+        return f"{_whole(second)}Z"
+    if fraction % MILLISECOND:
+        return f"{_whole(second)}.{fraction:06}Z"
+    return f"{_whole(second)}.{fraction // MILLISECOND:03}Z"
+
+
+@lru_cache(maxsize=4096)
+def _whole(second: int) -> str:
+    """A whole second of UTC, without its zone: what happens at once is told within the same few."""
+    return to_datetime(second * SECOND).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def parse_instant(text: str) -> Instant:
@@ -61,17 +71,17 @@ def parse_instant(text: str) -> Instant:
 def parse_duration(text: str) -> Duration:
     """Read an exact ISO 8601 duration (`PT4H`, `P1DT2H`, `PT0.5S`) or its short form (`4h`, `1d12h`, `500ms`).
 
-    To the millisecond. A day is 24 hours and a week 7 days here; months and years have no fixed length and are only
+    To the microsecond. A day is 24 hours and a week 7 days here; months and years have no fixed length and are only
     accepted where a calendar is at hand (the `every` of an interval, see `domain.intervals`).
     """
     value = text.strip()
     if match := _ISO.match(value):
         if value not in ("P", "PT") and not value.endswith("T"):
             part = {name: int(found) for name, found in match.groupdict().items() if found and name != "f"}
-            millis = int((match["f"] or "0").ljust(3, "0"))
+            micros = int((match["f"] or "0").ljust(6, "0"))
             days = part.get("w", 0) * 7 + part.get("d", 0)
             clock = part.get("h", 0) * HOUR + part.get("m", 0) * MINUTE + part.get("s", 0) * SECOND
-            return days * DAY + clock + millis * MILLISECOND
+            return days * DAY + clock + micros
     elif value and (match := _SHORT.match(value)):
         units = (7 * DAY, DAY, HOUR, MINUTE, SECOND, MILLISECOND)
         return sum(int(found) * unit for found, unit in zip(match.groups(), units, strict=True) if found)

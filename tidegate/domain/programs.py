@@ -38,6 +38,8 @@ class PySpark(Common):
     entry: str
     conf: JsonObject = field(default_factory=dict)
     isolation: Isolation = Isolation.SHARED
+    remote: str | None = None
+    """A Spark Connect server instead of a driver of ours: `sc://HOST:PORT`, or `env:NAME` that holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

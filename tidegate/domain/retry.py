@@ -34,13 +34,14 @@ _REFUSED = Retry(max_attempts=LOST_BUDGET + 1, delay=SECOND, factor=4.0, max_del
 class RetryAt:
     """Back to waiting until `at`; counters stay held, the slot is given back.
 
-    `failures` and `lost` are added to the run's (0 or 1). A run that a person asked to cancel meanwhile (its row says
-    `stop = cancel`) ends `cancelled` instead.
+    `failures` and `lost` are added to the run's (0 or 1). `crashed`: it waits besides as `domain.crashes` says. A run
+    that a person asked to cancel meanwhile (its row says `stop = cancel`) ends `cancelled` instead.
     """
 
     at: Instant
     failures: int
     lost: int
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +74,13 @@ def after_attempt(
     now: Instant,
     permanent: bool = False,
     why: str = "",
+    orphan: bool = False,
 ) -> Then:
     """What becomes of the run when `attempt` ended so.
 
     `stop` is what it was asked to stop for, if it was. `permanent`: a refusal that another try cannot help. `why` is a
-    sentence for people that ends up as the run's reason.
+    sentence for people that ends up as the run's reason. `orphan`: the worker that says how it ended is not the one
+    that began it.
     """
     if stop is StopReason.SHUTDOWN and ended is Ended.LOST:
         return RetryAt(at=now, failures=0, lost=0)
@@ -91,7 +94,8 @@ def after_attempt(
         case Ended.CANCELLED:
             return Finish(outcome=State.CANCELLED, reason=why or "Cancelled.")
         case Ended.FAILED | Ended.TIMED_OUT | Ended.CRASHED:
-            return _after_fault(attempt, ended, retry, tally, now, why)
+            unwatched = orphan and ended is Ended.CRASHED and stop is not StopReason.SHUTDOWN
+            return _after_fault(attempt, ended, retry, tally, now, why, crashed=unwatched)
         case Ended.LOST | Ended.REFUSED:
             return _after_loss(attempt, ended, tally, now, permanent, why)
 
@@ -111,10 +115,12 @@ def backoff(retry: Retry, k: int, attempt: AttemptKey) -> Duration:
     return int(min(cap, grown) * u)
 
 
-def _after_fault(attempt: AttemptKey, ended: Ended, retry: Retry, tally: Tally, now: Instant, why: str) -> Then:
+def _after_fault(
+    attempt: AttemptKey, ended: Ended, retry: Retry, tally: Tally, now: Instant, why: str, *, crashed: bool
+) -> Then:
     failures = tally.failures + 1
     if failures < retry.max_attempts:
-        return RetryAt(at=now + backoff(retry, failures, attempt), failures=1, lost=0)
+        return RetryAt(at=now + backoff(retry, failures, attempt), failures=1, lost=0, crashed=crashed)
     tries = f"Attempt {failures} of {retry.max_attempts}: " if retry.max_attempts > 1 else ""
     pauses = retry.then is ThenFailed.PAUSE
     return Finish(outcome=State(ended.value), reason=f"{tries}{why or _SENTENCES[ended]}", pauses=pauses)

@@ -121,11 +121,16 @@ def faults(arguments: Mapping[str, Any], datasets: Sequence[str], *, upstream: b
 
 def program_faults(value: Any, at: str) -> list[Fault]:
     """What can be known to be wrong when a program is declared, which knows no trigger yet."""
+    return root_faults(value, at, (*ROOTS, ARGUMENTS))
+
+
+def root_faults(value: Any, at: str, roots: Sequence[str]) -> list[Fault]:
+    """What is wrong with the templates of a value that may name these roots."""
     found = []
     for where, text in templates(value, at):
         try:
             template = parse(text)
-            _known(template.path[0], (*ROOTS, ARGUMENTS), "is not known")
+            _known(template.path[0], roots, "is not known")
             for name, given in template.filters:
                 _filter(name, given)
         except BadTemplate as wrong:

@@ -10,12 +10,13 @@ What if this process dies: before the commit nothing happened; after it the runs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Decision, Discard, admit, fill, needs_of
+from tidegate.domain.crashes import decided, undecided
 from tidegate.domain.evidence import shown, take
 from tidegate.domain.ids import Fence, RunKey
-from tidegate.domain.instants import MILLISECOND, Duration, Instant
+from tidegate.domain.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant
 from tidegate.domain.programs import Publish
 from tidegate.domain.progress import advance
 from tidegate.domain.runs import MERGING
@@ -33,6 +34,10 @@ class AdmitterSettings:
     """Runs in a transaction while fires wait to be recorded, which comes first: most of them find no slot anyway."""
     pause: Duration = 50 * MILLISECOND
     """Between two of those."""
+    crash_wait: Duration = 5 * MINUTE
+    """How long the oldest scheduler must have been up before a crashed run starts again (`domain.crashes`)."""
+    patience: Duration = 5 * SECOND
+    """Silence after which a scheduler counts as gone."""
 
 
 class Admitter:
@@ -55,6 +60,10 @@ class Admitter:
         """Judge every run that something woke, up to a batch."""
         if now < self._rest_until:
             return Outcome(next=self._rest_until)
+        with self._batch.trying():
+            return await self._admit(now)
+
+    async def _admit(self, now: Instant) -> Outcome:
         small, self._backlog = self._backlog, False
         if small:
             self._rest_until = now + self._settings.pause
@@ -62,6 +71,9 @@ class Admitter:
 
         async with self._store.transaction(self._fence) as tx:
             candidates = await tx.claim_waiting(now, limit)
+            if self._undecided(candidates):
+                oldest = await tx.oldest_scheduler(now, self._settings.patience)
+                candidates = [self._decided(one, oldest) for one in candidates]
             if candidates:
                 facts = await tx.admission_facts(needs_of(candidates), now)
                 verdicts = self._judge(candidates, facts, now)
@@ -81,6 +93,15 @@ class Admitter:
 
     def _judge(self, candidates: Sequence[Candidate], facts: AdmissionFacts, now: Instant) -> list[Decision]:
         return admit(candidates, facts, now=now)
+
+    def _undecided(self, candidates: Sequence[Candidate]) -> bool:
+        return any(undecided(one.crash) for one in candidates)
+
+    def _decided(self, run: Candidate, oldest: Instant) -> Candidate:
+        """When it may start again if it crashed: said once, kept with the run."""
+        if run.crash is None:
+            return run
+        return replace(run, crash=decided(run.crash, oldest=oldest, wait=self._settings.crash_wait))
 
     async def _close(
         self, tx: PinningTx, candidates: Sequence[Candidate], verdicts: Sequence[Decision], now: Instant

@@ -13,16 +13,22 @@ until then. A catalog that does not answer leaves everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tidegate.documents.deciding import WHOLE, Memory, judged, policies_of, state_of
 from tidegate.domain.errors import Refused, Unavailable
+from tidegate.domain.events import TABLE_HEALTH
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import HOUR, SECOND, Duration, Instant
+from tidegate.domain.instants import HOUR, MINUTE, SECOND, Duration, Instant
 from tidegate.domain.leases import Lease
+from tidegate.domain.maintenance.debt import Debt
+from tidegate.domain.maintenance.issues import Issue, Severity
 from tidegate.domain.maintenance.policy import Policy, resolve
+from tidegate.domain.schedules import JsonObject
 from tidegate.engine.outcome import Outcome, Topic
+from tidegate.ports.collecting import NewEvent
 from tidegate.ports.lake import Catalog, Pointer
 from tidegate.ports.maintaining import AssessorStore
 from tidegate.ports.tables import Measured, Seen, Survey, Surveyor, SurveyOrder, TableRecord
@@ -36,8 +42,9 @@ class AssessorSettings:
     """The least span between two measurements of one table."""
     batch: int = 1000
     """Tables of one survey."""
-    term: Duration = 60 * SECOND
-    """Of the lease; it is renewed after a third."""
+    term: Duration = 20 * MINUTE
+    """Of the lease; it is renewed after a third, between steps only: what is left is more than a surveyor's patience
+    (10 minutes). Who dies or leaves has no lease any more, so nobody waits for its end."""
     backoff_most: Duration = HOUR
 
 
@@ -51,7 +58,7 @@ class _Unreadable:
 class Assessor:
     """A part of the scheduler: one for each catalog, so that one that is down holds up no other."""
 
-    topics = frozenset({Topic.CLOCK})
+    topics = frozenset({Topic.DECLARED})
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class Assessor:
         self._version = 0
         self._unreadable: dict[str, _Unreadable] = {}
         self._policies = 0
+        self._spoken: Mapping[str, Policy] = {}
 
     def hear(self, topic: Topic) -> None:
         """A policy may have changed: that is looked at in the next step, which is cheap."""
@@ -104,7 +112,7 @@ class Assessor:
         left = len(orders) >= self._settings.batch
         if left:
             self._next = now
-        wakes = frozenset({Topic.CLOCK}) if done else frozenset[Topic]()  # the caretaker listens to it
+        wakes = frozenset({Topic.DECLARED}) if done else frozenset[Topic]()  # the caretaker listens to it
         return Outcome(did=done, left=left, next=self._next, wakes=wakes, notes=tuple(notes))
 
     async def _leads(self, now: Instant) -> bool:
@@ -160,9 +168,7 @@ class Assessor:
                 continue
             if resolve(policies.values(), name).policy is None:
                 continue
-            order = SurveyOrder(
-                table=name, location=pointer.location, now=now, properties=pointer.properties, previous=known.health
-            )
+            order = SurveyOrder(table=name, location=pointer.location, now=now, properties=pointer.properties)
             orders.append((known.assessed_at or 0, order))
         orders.sort(key=lambda pair: (pair[0], pair[1].table))
         return [order for _, order in orders[: self._settings.batch]]
@@ -174,31 +180,54 @@ class Assessor:
             return 0
         locations = {one.table: one.location for one in orders}
         care = await self._store.care(list(locations))
+        self._spoken = policies
+        found: dict[str, Judged] = {}
+        for one in surveys:
+            known = care.get(one.table, {})
+            whole = {WHOLE: known[WHOLE]} if WHOLE in known else {}
+            found[one.table] = self._judged(one.table, one.health, whole, now)
         measured = [
             Measured(
                 table=one.table,
                 location=locations[one.table],
                 health=one.health,
-                score=self._score(one, care.get(one.table, {}), policies, now),
+                score=None if (verdict := found[one.table]) is None else verdict[1].score,
                 error=one.error,
             )
             for one in surveys
         ]
         async with self._store.changing() as tx:
             await tx.record_health(measured, now)
+            if events := list(self._told(surveys, found, now)):
+                await tx.publish(events, now)  # last: it locks topics
         return len(measured)
 
-    def _score(
-        self, survey: Survey, care: Mapping[str, Mapping[str, object]], policies: Mapping[str, Policy], now: Instant
-    ) -> float | None:
-        policy = resolve(policies.values(), survey.table).policy
-        if survey.health is None or policy is None:
+    def _judged(
+        self, table: str, health: JsonObject | None, whole: Mapping[str, JsonObject], now: Instant
+    ) -> tuple[tuple[Issue, ...], Debt] | None:
+        """What is the matter with a table by this health; None: nobody measured it, or no policy speaks for it."""
+        policy = resolve(self._spoken.values(), table).policy
+        if health is None or policy is None:
             return None
-        record = replace(self._known[survey.table], health=survey.health, error="")
-        whole = {WHOLE: care[WHOLE]} if WHOLE in care else {}
-        return judged(state_of(record, whole, policy, since=0, busy=None, now=now, memory=Memory()), policy, now)[
-            1
-        ].score
+        record = replace(self._known[table], health=health, error="")
+        return judged(state_of(record, whole, policy, since=0, busy=None, now=now, memory=Memory()), policy, now)
+
+    def _told(self, surveys: Sequence[Survey], found: Mapping[str, Judged], now: Instant) -> Iterator[NewEvent]:
+        """An event for each table with which something else is the matter than when it was last measured."""
+        for one in surveys:
+            here = found[one.table]
+            if here is None:
+                continue
+            before = self._judged(one.table, self._known[one.table].health, {}, now)
+            was, now_is = _matters(before), _matters(here)
+            if was != now_is:
+                payload = {
+                    "severity": _worst(here),
+                    "previous": _worst(before),
+                    "score": round(here[1].score, 3),
+                    "issues": now_is,
+                }
+                yield NewEvent(type=TABLE_HEALTH, key=one.table, payload=payload, source="assessor")
 
     def _is_new(self, survey: Survey, now: Instant, found: Mapping[str, Pointer]) -> bool:
         """Whether this is the first time that a table cannot be read; remembers how patient to be with it."""
@@ -211,3 +240,16 @@ class Assessor:
         wait = min(self._settings.rest << min(failures, 12), self._settings.backoff_most)
         self._unreadable[survey.table] = _Unreadable(location, failures, now + wait)
         return before is None
+
+
+Judged: TypeAlias = tuple[tuple[Issue, ...], Debt] | None
+
+
+def _matters(found: Judged) -> dict[str, str]:
+    """What is the matter: severity by figure."""
+    return {} if found is None else {one.kind: one.severity.value for one in found[0]}
+
+
+def _worst(found: Judged) -> str | None:
+    order = list(Severity)
+    return max(_matters(found).values(), key=lambda one: order.index(Severity(one)), default=None)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.domain.backfills import Backfill, BackfillState, Move, Reach, Standing, decide, reach
-from tidegate.domain.ids import Fence, ScheduleId
+from tidegate.domain.ids import Fence
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Outcome, Topic
 from tidegate.ports.backfills import BackfillStore
@@ -60,10 +60,8 @@ class Backfiller:
             found = await tx.claim_backfills(now, self._settings.batch)
             share = max(1, self._settings.fires // max(1, len(found)))
             reached, broken = _reached(found, share)
-            asked: dict[ScheduleId, list[Instant]] = {}
-            for one in found:
-                asked.setdefault(one.schedule_id, []).extend(reached[one.id].fires)
-            standings = dict(await tx.standings(asked))
+            spans = [(one.schedule_id, span) for one in found for span in reached[one.id].spans(one.asked)]
+            standings = dict(await tx.standings(spans))
             moves: list[Move] = []
             for one in found:
                 mine = {fire: standings[one.schedule_id, fire] for fire in reached[one.id].fires

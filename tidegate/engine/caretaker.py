@@ -1,10 +1,11 @@
 """Starts the maintenance that is due, and takes note of what became of it.
 
 A pass first settles what has ended: what it really cost goes into its policy's budget in place of what was reserved,
-and what it changed into the history by which the next is decided. Then everything is decided anew (`decide_all`, which
-is also what people are shown), and what is to run is made a run of the ledger and reserved in one transaction, under
-the maintenance lock. The facts are read under that lock, so that what any other scheduler or person has reserved
-is seen: budgets are not overshot, and no table is maintained twice at a time.
+and what it changed into the history by which the next is decided. Then everything is decided anew, in slices between
+which the scheduler does its other work (`documents.picture`; people are shown the same). What is to run is looked at
+once more under the maintenance lock, where what any other scheduler or person has reserved is seen, and made a run of
+the ledger and reserved in that transaction: budgets are not overshot, and no table is maintained twice at a time.
+Nothing is thought over while the lock is held but these few tables.
 
 What if this process dies here: before the commit nothing happened; after it the run is on record with its reservation,
 and whoever leads next settles it. A stale caretaker can do no harm: it decides by the same facts under the same lock.
@@ -16,22 +17,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.documents import deciding
-from tidegate.documents.deciding import WHOLE, Facts, Memory
+from tidegate.documents.deciding import WHOLE
+from tidegate.documents.picture import Decided, Picture
+from tidegate.domain.errors import Conflict, Invalid, Refused, TidegateError
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import SECOND, Duration, Instant
+from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.leases import Lease
+from tidegate.domain.maintenance.choosing import confirmed
 from tidegate.domain.maintenance.decision import Decision, Verdict
-from tidegate.domain.maintenance.policy import resolve
-from tidegate.domain.maintenance.state import NO_HISTORY, ended, held, skipped
+from tidegate.domain.maintenance.state import NO_HISTORY, History, TableState, ended, held, skipped
+from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling
 from tidegate.domain.maintenance.wire import history_json, history_of
 from tidegate.domain.runs import ENDS, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.engine.outcome import Outcome, Topic
-from tidegate.ports.control import ControlTx
 from tidegate.ports.maintaining import CaretakerStore, Starter
 from tidegate.ports.tables import OpenCare, Settlement
 
 DUTY = "maintenance"
+_REFUSED = 5 * MINUTE
+"""How long a table that could not be started is left out."""
+NOTES = 100
+"""Operations on which one transaction puts something on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +49,13 @@ class CaretakerSettings:
     """Runs that one transaction makes."""
     term: Duration = 30 * SECOND
     """Of the lease; it is renewed after a third."""
+    ruling: Ruling = DEFAULT_RULING
+    """The doors must have the same, or the status that they show is not what is done."""
 
 
 class Caretaker:
     name = "caretaker"
-    topics = frozenset({Topic.CLOCK})
+    topics = frozenset({Topic.DECLARED})
 
     def __init__(
         self,
@@ -58,8 +67,9 @@ class Caretaker:
         self._store, self._start, self._fence, self._settings = store, start, fence, settings
         self._lease: Lease | None = None
         self._next: Instant = 0
-        self._memory = Memory()
+        self._picture = Picture(settings.ruling)
         self._stale = False
+        self._refused: dict[str, Instant] = {}
 
     def hear(self, topic: Topic) -> None:
         """A policy or a table has changed."""
@@ -75,13 +85,21 @@ class Caretaker:
         self._stale, self._next = False, now + self._settings.every
 
         settled = await self._settle(now)
-        given = await deciding.facts(self._store, now)
-        decided = deciding.decisions(given, now, self._memory)
+        decided = await self._picture.decided(self._store, now)
+        wanted = [
+            one
+            for table, all_of in decided.decisions.items()
+            for one in all_of
+            if one.verdict is Verdict.RUN and now >= self._refused.get(table, now)
+        ]
+        begun, notes = await self._begin_some(wanted[: self._settings.most], now)
+        await self._note(decided, now)
 
-        begun = await self._begin(now) if _acts(decided) else 0
-        left = begun >= self._settings.most
+        left = bool(begun) and len(wanted) > self._settings.most
+        if left:
+            self._next = now
         wakes = frozenset({Topic.ADMIT}) if begun else frozenset[Topic]()
-        return Outcome(did=settled + begun, left=left, next=self._next, wakes=wakes)
+        return Outcome(did=settled + begun, left=left, next=self._next, wakes=wakes, notes=notes)
 
     async def _leads(self, now: Instant) -> bool:
         lease, term = self._lease, self._settings.term
@@ -106,47 +124,82 @@ class Caretaker:
                     known = care.setdefault(one.order.table, {})
                     fresh = told(one, known, now)
                     known |= fresh
-                    await tx.put_care(one.order.table, fresh)
+                    await tx.put_care({one.order.table: fresh})
         return len(done)
 
     # ── what is to run ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _begin(self, now: Instant) -> int:
-        """Decide once more, under the lock, and do it; how many were started."""
+    async def _begin_some(self, wanted: Sequence[Decision], now: Instant) -> tuple[int, tuple[str, ...]]:
+        """Start these; how many were started, and what is to be said of those that could not be. One that is refused
+        takes no other along: it is left out, for a while."""
+        notes: list[str] = []
+        while wanted:
+            try:
+                return await self._begin(wanted, now), tuple(notes)
+            except _Unstartable as one:
+                notes.append(f"{one.table} is not maintained for {_REFUSED // MINUTE} minutes: {one.fault}")
+                self._refused[one.table] = now + _REFUSED
+                wanted = [each for each in wanted if each.table != one.table]
+        return 0, tuple(notes)
+
+    async def _begin(self, wanted: Sequence[Decision], now: Instant) -> int:
+        """Look at these once more, under the lock, and start them; how many were started."""
+        begun = 0
         async with self._store.changing() as tx:
-            await tx.lock_maintenance()
-            given = await deciding.facts(self._store, now)
-            decided = deciding.decisions(given, now, self._memory)
-            policies = deciding.policies_of(given.policies)
-            wanted = [one for all_of in decided.values() for one in all_of if one.verdict is Verdict.RUN]
-            wanted = wanted[: self._settings.most]
-            needed = await self._store.snapshots_needed({one.table for one in wanted})
-            for one in wanted:
-                policy = resolve(policies.values(), one.table).policy
-                assert policy is not None
-                wish = deciding.wish(one, policy, given, keep=needed.get(one.table, ()), who=f"policy {policy.name}")
-                await self._start(tx, wish, now)
-            for all_of in decided.values():
-                for one in all_of:
-                    if one.verdict in (Verdict.SKIP, Verdict.HOLD):
-                        await self._note(tx, one, given, now)
-        return len(wanted)
+            switch = await tx.lock_maintenance()
+            names = list(dict.fromkeys(one.table for one in wanted))
+            tables, terms = await self._picture.again(self._store, names, switch, now)
+            chosen = [(tables[one.table], one.operation) for one in wanted if one.table in tables]
+            needed = await self._store.snapshots_needed(tables) if chosen else {}
+            for table, one in confirmed(chosen, terms):
+                care = self._picture.care_of(one.table)
+                after = await deciding.died(self._store, one.table, care)
+                keep, who = needed.get(one.table, ()), f"policy {table.policy.name}"
+                wish = deciding.wish(one, table.policy, care, keep=keep, after=after, who=who)
+                try:
+                    await self._start(tx, wish, now)
+                except (Conflict, Refused, Invalid) as fault:
+                    raise _Unstartable(one.table, fault) from fault
+                begun += 1
+        return begun
 
-    async def _note(self, tx: ControlTx, decision: Decision, given: Facts, now: Instant) -> None:
-        """Put on record that it would have changed nothing, or that since now only a budget is against it."""
-        table = next(one for one in given.tables if one.table == decision.table)
-        health = self._memory.health(table)
-        raw = given.care.get(decision.table, {}).get(decision.operation.value)
-        history = NO_HISTORY if raw is None else history_of(raw)
-        if decision.verdict is Verdict.HOLD:
-            fresh = held(history, now)
-        else:
-            fresh = skipped(history, health.snapshot if health is not None else None, now)
-        await tx.put_care(decision.table, {decision.operation.value: history_json(fresh)})
+    async def _note(self, decided: Decided, now: Instant) -> None:
+        """Put on record what would have changed nothing, and against what nothing but a budget is, since now."""
+        told: list[tuple[str, str, JsonObject]] = []
+        for table, all_of in decided.decisions.items():
+            for one in all_of:
+                if one.verdict in (Verdict.SKIP, Verdict.HOLD):
+                    fresh = _noted(one, decided.tables[table].state, now)
+                    told.append((table, one.operation.value, history_json(fresh)))
+        for first in range(0, len(told), NOTES):
+            await self._store.breathe()
+            some = told[first : first + NOTES]
+            async with self._store.changing() as tx:
+                await tx.lock_maintenance()
+                care = await self._store.care({table for table, _, _ in some})
+                changed: dict[str, dict[str, JsonObject]] = {}
+                for table, operation, history in some:
+                    known = decided.care.get(table, {}).get(operation)
+                    if care.get(table, {}).get(operation) == known:  # nobody has started it meanwhile
+                        changed.setdefault(table, {})[operation] = history
+                if changed:
+                    await tx.put_care(changed)
 
 
-def _acts(decided: Mapping[str, Sequence[Decision]]) -> bool:
-    return any(one.verdict is not Verdict.WAIT for all_of in decided.values() for one in all_of)
+class _Unstartable(Exception):
+    """The maintenance of a table was refused, so that nothing of its transaction may stand."""
+
+    def __init__(self, table: str, fault: TidegateError) -> None:
+        super().__init__(table)
+        self.table, self.fault = table, fault
+
+
+def _noted(decision: Decision, state: TableState, now: Instant) -> History:
+    """What is kept of its operation after this."""
+    history = state.histories.get(decision.operation, NO_HISTORY)
+    if decision.verdict is Verdict.HOLD:
+        return held(history, now)
+    return skipped(history, state.health.snapshot if state.health is not None else None, now)
 
 
 _SUCCESS: Mapping[State, bool] = {

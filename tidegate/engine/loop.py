@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tidegate.domain.errors import Fenced, Unavailable
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.meters import Meters
-from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.outcome import SHARED, Outcome, Part, Topic
 from tidegate.ports.engine import Clock, Wakes
 
 log = logging.getLogger("tidegate.engine")
 
-SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
-"""Topics that other processes may listen to."""
+Ends: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+"""Calls what it is given whenever another process has ended, for ever: `ports.engine.Neighbours` for this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,14 @@ class Loop:
         parts: Sequence[Part],
         *,
         wakes: Wakes | None = None,
+        ends: Ends | None = None,
         meters: Meters | None = None,
         settings: LoopSettings = LoopSettings(),
     ) -> None:
         self._clock = clock
         self._parts = tuple(parts)
         self._wakes = wakes
+        self._ends = ends
         self._meters = Meters() if meters is None else meters
         self._settings = settings
         self._events = {part.name: asyncio.Event() for part in parts}
@@ -94,6 +97,8 @@ class Loop:
         if self._wakes is not None:
             others.append(asyncio.create_task(self._listen(self._wakes), name="listen"))
             others.append(asyncio.create_task(self._tell(self._wakes), name="announce"))
+        if self._ends is not None:
+            others.append(asyncio.create_task(self._await_ends(self._ends), name="neighbour"))
         stopping = asyncio.create_task(self._stopping.wait(), name="stop")
         try:
             await asyncio.wait([*parts, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -204,6 +209,22 @@ class Loop:
                 await wakes.listen(heard)
             except Exception as fault:
                 log.debug("Wake-ups cannot be heard for now: %s", fault)
+            failures += 1
+            await self._back_off(failures)
+
+    async def _await_ends(self, ends: Ends) -> None:
+        failures = 0
+
+        def ended() -> None:
+            nonlocal failures
+            failures = 0
+            self.wake(Topic.GONE)
+
+        while not self._stopping.is_set():
+            try:
+                await ends(ended)
+            except Exception as fault:
+                log.debug("The end of others cannot be awaited for now: %s", fault)
             failures += 1
             await self._back_off(failures)
 

@@ -69,9 +69,10 @@ class Matcher:
             self._careful = False
             return await self._one_by_one(now, batch.size, inbox=inbox, notes=notes)
         try:
-            async with self._store.transaction(self._fence) as tx:
-                schedules = await _claim(tx, now, batch.size, inbox=inbox)
-                done, grown = await self._advance(tx, schedules, now, notes)
+            with batch.trying():
+                async with self._store.transaction(self._fence) as tx:
+                    schedules = await _claim(tx, now, batch.size, inbox=inbox)
+                    done, grown = await self._advance(tx, schedules, now, notes)
         except (Unavailable, Fenced):
             raise
         except Exception as fault:

@@ -1,9 +1,11 @@
 """Says that this process is alive, and finds out who no longer is.
 
-A dead process is seen at once where the database can tell (its session lock is gone), a frozen one by the silence of
-its heartbeat. Either way it is retired: its epoch rises, so that nothing it may still want to write is taken, and its
-attempts are free to be adopted. A process that was retired itself learns it from its next heartbeat: `Fenced` leaves
-this part, ends the loop, and whoever started the process starts a new one under a new registration.
+A dead process is seen at once where the database can tell (its session lock is gone: the next in the ring of instances
+waits for just that), a frozen one by the silence of its heartbeat. Either way it is retired: its epoch rises, so that
+nothing it may still want to write is taken, its attempts are free to be adopted, and everybody looks at once for what
+it had in hand: runs that it recorded and did not admit, or admitted and told nobody. A process that was retired itself
+learns it from its next heartbeat: `Fenced` leaves this part, ends the loop, and whoever started the process starts a
+new one under a new registration.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
-from tidegate.engine.outcome import Outcome, Topic
+from tidegate.domain.instants import SECOND, Duration, Instant, format_duration
+from tidegate.engine.outcome import SHARED, Outcome, Topic
 from tidegate.ports import engine as ports
 
 
@@ -20,15 +22,15 @@ from tidegate.ports import engine as ports
 class MembershipSettings:
     heartbeat: Duration = SECOND
     """How often this process says that it is alive."""
-    look: Duration = 250 * MILLISECOND
-    """How often it looks for others that died."""
+    look: Duration = SECOND
+    """How often it looks for others that died or froze, should nothing have told it."""
     patience: Duration = 5 * SECOND
     """How long a heartbeat may be silent. Longer than any pause that a healthy process makes."""
 
 
 class Membership:
     name = "membership"
-    topics: frozenset[Topic] = frozenset()
+    topics = frozenset({Topic.GONE})
 
     def __init__(
         self, store: ports.Membership, fence: Fence, settings: MembershipSettings = MembershipSettings()
@@ -39,7 +41,7 @@ class Membership:
         self._beat_at: Instant = 0
 
     def hear(self, topic: Topic) -> None:
-        """Nothing to hear."""
+        """Every step looks anyway."""
 
     async def step(self, now: Instant) -> Outcome:
         """One heartbeat if it is time, one look round."""
@@ -56,6 +58,6 @@ class Membership:
         return Outcome(
             did=len(notes),
             next=min(self._beat_at, now + self._settings.look),
-            wakes=frozenset({Topic.STOP}) if notes else frozenset(),
+            wakes=SHARED if notes else frozenset(),
             notes=tuple(notes),
         )

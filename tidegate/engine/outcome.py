@@ -6,11 +6,13 @@ event loop; `engine.loop` calls it when its next instant or a wake-up comes, tes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import Instant
 
 
@@ -19,6 +21,8 @@ class Topic(StrEnum):
 
     CLOCK = "clock"
     """A clock changed: something may be due earlier than was known."""
+    DECLARED = "declared"
+    """A sink, source, dataset or policy was declared otherwise, or a table measured. No fire is due for that."""
     ADMIT = "admit"
     """Something may be admitted: new runs, a released counter or slot."""
     READY = "ready"
@@ -33,8 +37,14 @@ class Topic(StrEnum):
     """A backfill was asked for, resumed or ended."""
     BACKEND = "backend"
     """A launcher has news. Never leaves the process."""
+    GONE = "gone"
+    """The session of another process has ended. Never leaves the process."""
     BACKLOG = "backlog"
     """More clocks are due than one transaction takes. Never leaves the process."""
+
+
+SHARED = frozenset({Topic.CLOCK, Topic.DECLARED, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
+"""Topics that other processes may listen to, and about which one that died may have told nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +98,19 @@ class Batch:
         full = rows >= self.size
         if full:
             self.size = min(self.most, self.size * 2)
-        elif rows * 2 < self.size:
+        elif rows * 2 < self.size and self.size > self.least:
             self.size = max(self.least, self.size // 2)
         return full
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Around a transaction of this size: should it fail, the next one takes a quarter, down to a single row. The
+        database ends a transaction that takes too long, and the same again would take as long again, for ever."""
+        try:
+            yield
+        except Unavailable:
+            self.size = max(1, self.size // 4)
+            raise
 
 
 def earliest(instants: Iterable[Instant | None]) -> Instant | None:

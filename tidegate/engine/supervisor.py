@@ -39,6 +39,9 @@ class SupervisorSettings:
     """How often backends are asked, should a launcher not say that it has news."""
     doubt: Duration = 30 * SECOND
     """How long an attempt is looked for whose commit got no answer."""
+    recount: Duration = 30 * SECOND
+    """How often it looks for attempts that are its own on record and not in its watch: a standby that took over without
+    the last commits has forgotten their ends."""
     again: Duration = 500 * MILLISECOND
     """When a backend is told once more to stop an attempt, after it did not take the first word."""
 
@@ -63,6 +66,7 @@ class Supervisor:
         self._host = host
         self._settings = settings
         self._look_at: Instant = 0
+        self._recount_at: Instant = 0
         self._told_at: dict[AttemptKey, Instant] = {}  # backends that did not take a request to stop: not before then
         self._ending = False
 
@@ -109,6 +113,7 @@ class Supervisor:
             self._watch.adopted(one, now)
             notes.append(f"{one.launch.identity}: its worker is gone; adopted.")
         await self._settle_doubts(now)
+        await self._recount(now, notes)
         if len(self._watch):
             for one in await self._store.stop_requests(self._fence):
                 self._watch.asked(one, now)
@@ -127,6 +132,22 @@ class Supervisor:
         for key, doubt in list(doubts.items()):
             if now - doubt.since > self._settings.doubt:
                 del doubts[key]
+
+    async def _recount(self, now: Instant, notes: list[str]) -> None:
+        """Take up what is this instance's on record and not in its watch. What began within `doubt` may still be on its
+        way into it."""
+        settings = self._settings
+        if now < self._recount_at:
+            return
+        self._recount_at = now + settings.recount
+        held = await self._store.held_attempts(self._fence, now - settings.doubt)
+        unknown = [key for key in held if key not in self._watch.attempts and key not in self._watch.doubts]
+        if not unknown:
+            return
+        for one in await self._store.open_attempts(unknown[: settings.batch]):
+            if one.instance_id == self._fence.instance_id:
+                self._watch.adopted(one, now)
+                notes.append(f"{one.launch.identity}: on record as this worker's, which does not know it; taken up.")
 
     # ── ask the backends ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -277,6 +298,7 @@ class Supervisor:
                     now=now,
                     permanent=end.permanent,
                     why=end.why,
+                    orphan=entry.orphan,
                 )
                 ends.append(_attempt_end(entry, end, then, now))
         return ends

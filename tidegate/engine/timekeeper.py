@@ -60,6 +60,10 @@ class Timekeeper:
             if self._next is None or self._next > now:
                 return Outcome(next=self._next)
 
+        with self._batch.trying():
+            return await self._decide_due(now)
+
+    async def _decide_due(self, now: Instant) -> Outcome:
         async with self._store.transaction(self._fence) as tx:
             due = await tx.claim_due(now, self._batch.size)
             plans, notes = self._decide(due, now)

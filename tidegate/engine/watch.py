@@ -69,6 +69,7 @@ class Watched:
     asked: Asked | None = None
     marked: bool = False  # `stopping` is on record
     rung: Rung = Rung.NONE  # the last rung of the stopping ladder that the backend was told
+    orphan: bool = False  # another worker began it, and was lost
     tries: int = 0
     again_at: Instant = 0  # not before then is the backend asked again
     end: End | None = None
@@ -138,6 +139,7 @@ class Watch:
             stage=stage,
             created_at=attempt.created_at,
             started_at=attempt.started_at,
+            orphan=stage is Stage.ADOPTED,
             recorded=attempt.state is not State.STARTING and attempt.started_at is not None,
         )
         self.attempts[entry.key] = entry

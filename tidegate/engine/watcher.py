@@ -56,10 +56,19 @@ class _Patience:
         self.failures += 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look at the groups that were `due` found, still to be told."""
+
+    news: Sequence[News]
+    moves: Mapping[str, Move]
+    due: Sequence[Duration]
+
+
 class Watcher:
     """A part of the scheduler: one for each catalog, so that one that is down holds up no other."""
 
-    topics = frozenset({Topic.CLOCK})
+    topics = frozenset({Topic.CLOCK, Topic.DECLARED})  # schedules say what is to be watched, too
 
     def __init__(
         self,
@@ -86,14 +95,17 @@ class Watcher:
         self._due: dict[Duration, Instant] = {}
         self._asked: Instant | None = None
         self._stale = True
+        self._seen: _Seen | None = None
 
     def hear(self, topic: Topic) -> None:
         self._stale = True
 
     async def step(self, now: Instant) -> Outcome:
-        """Compare what is due, read what changed, publish what is new."""
+        """Compare what is due and read what changed; then, in a step of its own, publish what is new."""
         if not await self._leads(now):
             return Outcome(next=now + self._settings.again)
+        if self._seen is not None:
+            return await self._tell(self._seen, now, ())
         await self._refresh(now)
         due = [every for every, at in self._due.items() if at <= now]
         if now < self._silence.until or not due:
@@ -105,21 +117,10 @@ class Watcher:
             return await self._silent(fault, now)
         notes = await self._answers(now)
         news, moves = await self._look(names, pointers, now)
-        did, left = 0, False
-        for batch in self._batches(news, moves):
-            did += await self._publish(batch, now)
-        for one in news:
-            notes += self._notes(one, now)
-            left |= one.left
-        for every in due:
-            self._due[every] = now if left else now + every
-        return Outcome(
-            did=did,
-            left=left,
-            next=self._next(),
-            wakes=frozenset({Topic.EVENTS}) if did else frozenset(),
-            notes=tuple(notes),
-        )
+        self._seen = _Seen(news, moves, due)
+        if news:  # reading takes its time, and arrivals count from when they are told: they need a new `now`
+            return Outcome(left=True, notes=tuple(notes))
+        return await self._tell(self._seen, now, notes)
 
     # ── whom to watch ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,7 +242,7 @@ class Watcher:
         move = Move(dataset=name, version=cursor.version, pointer=cursor.pointer, place=cursor.place, error=error)
         return {name: move}
 
-    def _notes(self, news: News, now: Instant) -> list[str]:
+    def _notes(self, news: News) -> list[str]:
         if news.error:
             first = self._unreadable[news.dataset].failures == 1
             return [f"{news.dataset} cannot be read: {news.error}"] if first else []
@@ -249,6 +250,25 @@ class Watcher:
         return [f"{news.dataset} has a gap ({gap['reason']}) after snapshot {gap['previous_snapshot']}" for gap in gaps]
 
     # ── publishing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _tell(self, seen: _Seen, now: Instant, notes: Sequence[str]) -> Outcome:
+        """Publish what a look found. Should that fail it is tried again: cursors move only from where they were."""
+        did, left, said = 0, False, list(notes)
+        for batch in self._batches(seen.news, seen.moves):
+            did += await self._publish(batch, now)
+        self._seen = None
+        for one in seen.news:
+            said += self._notes(one)
+            left |= one.left
+        for every in seen.due:
+            self._due[every] = now if left else now + every
+        return Outcome(
+            did=did,
+            left=left,
+            next=self._next(),
+            wakes=frozenset({Topic.EVENTS}) if did else frozenset(),
+            notes=tuple(said),
+        )
 
     def _batches(self, news: Sequence[News], moves: Mapping[str, Move]) -> Iterator[list[tuple[Move, list[NewEvent]]]]:
         """Each table's move with its events, so many at a time that transactions stay short."""

@@ -32,6 +32,7 @@ from tidegate.lake.manifests import (
     opener,
     tally,
 )
+from tidegate.lake.reaching import Box, Reach
 
 log = logging.getLogger(__name__)
 
@@ -203,17 +204,17 @@ def _number(text: str | None) -> int | None:
 
 
 def _of_files(table: TableFiles, manifests: list[Manifest], memory: Memory) -> dict[str, Any]:
-    names = Names(table.metadata)
+    names, reach = Names(table.metadata), Reach(table.metadata)
     # A manifest of deletes without a live file in it happens: it need not be looked at.
     with_deletes = any(one.deletes and one.files != 0 for one in manifests)
     found: Iterable[Tally]
     if with_deletes:
-        whole = [list(entries(table.io, one, names)) for one in manifests]
+        whole = [list(entries(table.io, one, names, reach)) for one in manifests]
         found = [tally(one) for one in whole]
-        files = tuple(_with_deletes(table, whole))
+        files = tuple(_with_deletes(table, whole, reach))
     else:
-        found = [_remembered(table.io, one, names, memory) for one in manifests if one.files != 0]
-        files = tuple(_without_deletes(table, found))
+        found = [_remembered(table.io, one, names, reach, memory) for one in manifests if one.files != 0]
+        files = tuple(_without_deletes(table, found, reach))
     groups = [group for one in found for group in one]
     sizes = [size for group in groups for size in group.sizes]
     fullest = max((len(one.sizes) for one in files), default=0)
@@ -241,25 +242,40 @@ def _of_files(table: TableFiles, manifests: list[Manifest], memory: Memory) -> d
 _KINDS = ("position", "vectors", "equality")
 
 
-def _remembered(io: FileIO, manifest: Manifest, names: Names, memory: Memory) -> Tally:
-    found = memory.get(manifest.path)
+def _remembered(io: FileIO, manifest: Manifest, names: Names, reach: Reach, memory: Memory) -> Tally:
+    # What a file of an older spec is divided into depends on the newest: such is remembered for that one.
+    name = f"{manifest.path}#{reach.spec}" if reach.asks(manifest.spec) else manifest.path
+    found = memory.get(name)
     if found is None:
-        found = tally(entries(io, manifest, names))
-        memory.put(manifest.path, found)
+        found = tally(entries(io, manifest, names, reach))
+        memory.put(name, found)
     return found
 
 
-def _without_deletes(table: TableFiles, found: Iterable[Tally]) -> Iterator[PartitionFiles]:
+def _without_deletes(table: TableFiles, found: Iterable[Tally], reach: Reach) -> Iterator[PartitionFiles]:
     sizes: dict[tuple[int, str], list[int]] = {}
     added: dict[tuple[int, str], set[int]] = {}
+    pieces: dict[tuple[int, str], dict[int, tuple[int, ...]]] = {}
+    boxes: dict[tuple[int, str], dict[int, Box]] = {}
     for group in (group for one in found for group in one):
         key = (group.spec, group.partition)
-        sizes.setdefault(key, []).extend(group.sizes)
+        before = sizes.setdefault(key, [])
+        if group.pieces:
+            pieces.setdefault(key, {}).update((len(before) + place, some) for place, some in group.pieces)
+        if group.boxes:
+            boxes.setdefault(key, {}).update((len(before) + place, box) for place, box in group.boxes)
+        before.extend(group.sizes)
         added.setdefault(key, set()).update(group.snapshots)
     times = _times(table)
     for key, some in sizes.items():
-        spec, partition = key
-        yield PartitionFiles(partition=partition, sizes=tuple(some), spec=spec, changed_at=_last(added[key], times))
+        yield PartitionFiles(
+            partition=key[1],
+            sizes=tuple(some),
+            spec=key[0],
+            pieces=pieces.get(key, {}),
+            boxes=boxes.get(key, {}) if reach.asks(key[0]) else None,
+            changed_at=_last(added[key], times),
+        )
 
 
 def _times(table: TableFiles) -> dict[int, Instant]:
@@ -271,16 +287,18 @@ def _last(snapshots: Iterable[int], times: Mapping[int, Instant]) -> Instant | N
     return max((times[one] for one in snapshots if one in times), default=None)
 
 
-def _with_deletes(table: TableFiles, whole: list[list[Entry]]) -> Iterator[PartitionFiles]:
+def _with_deletes(table: TableFiles, whole: list[list[Entry]], reach: Reach) -> Iterator[PartitionFiles]:
     """Partitions with what deletes do to each file. A delete is about what is not younger than itself; an equality
     delete only about what is older; one of an unpartitioned spec, if by equality, about the whole table."""
     scoped: Counter[str] = Counter()
+    scoped_bytes: Counter[str] = Counter()
     rows_gone: Counter[str] = Counter()
     broad: dict[tuple[int, str], list[Entry]] = {}
     everywhere: list[Entry] = []
     for one in (one for found in whole for one in found if one.content != DATA):
         if one.scope is not None:
             scoped[one.scope] += 1
+            scoped_bytes[one.scope] += one.size
             rows_gone[one.scope] += one.rows
         elif one.content == EQUALITY and not one.partition:
             everywhere.append(one)
@@ -297,16 +315,25 @@ def _with_deletes(table: TableFiles, whole: list[list[Entry]]) -> Iterator[Parti
     times = _times(table)
     for key, files in groups.items():
         near = broad.get(key, []) + everywhere
-        counts = [scoped[one.path] + sum(_applies(delete, one) for delete in near) for one in files]
+        broadly = [[delete.size for delete in near if _applies(delete, one)] for one in files] if near else None
+        counts = [scoped[one.path] + (len(broadly[place]) if broadly else 0) for place, one in enumerate(files)]
+        weights = [scoped_bytes[one.path] + (sum(broadly[place]) if broadly else 0) for place, one in enumerate(files)]
         shares = [min(rows_gone[one.path], one.rows) / one.rows if one.rows else 0.0 for one in files]
         yield PartitionFiles(
             partition=key[1],
             sizes=tuple(one.size for one in files),
             spec=key[0],
+            pieces={place: one.pieces for place, one in enumerate(files) if one.pieces is not None},
+            boxes=_boxes(files) if reach.asks(key[0]) else None,
             deletes={place: count for place, count in enumerate(counts) if count},
+            delete_bytes={place: weight for place, weight in enumerate(weights) if weight},
             deleted={place: share for place, share in enumerate(shares) if share},
             changed_at=_last(touched.get(key, ()), times),
         )
+
+
+def _boxes(files: list[Entry]) -> dict[int, Box]:
+    return {place: one.box for place, one in enumerate(files) if one.box is not None}
 
 
 def _applies(delete: Entry, file: Entry) -> bool:

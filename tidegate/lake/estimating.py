@@ -16,16 +16,10 @@ from tidegate.domain.maintenance.health import TableHealth
 from tidegate.domain.maintenance.operations import REWRITES_ROWS, Operation
 from tidegate.domain.maintenance.options import Options, Value, check
 from tidegate.domain.maintenance.state import Prediction
-from tidegate.domain.maintenance.value import FIRST_RATE, predict
+from tidegate.domain.maintenance.value import HOT, predict, step_bytes
 from tidegate.lake.assessing import TableFiles, health_of, open_table
 from tidegate.lake.expiry import choose
 from tidegate.lake.procedures import call
-
-_HOT = 24
-"""Commits that take rows away, in the last day: from so many on a rewrite goes in small steps."""
-_STEP_SHARE = 0.02
-"""One step takes at most this share of the span between two such commits, as far as rates are known."""
-_LEAST_STEP = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +101,7 @@ def plan(
             prediction = Prediction(removes=0, files=0, bytes=0, why="The table has no partitions.")
         case _:
             pass
-    small = operation in REWRITES_ROWS and (health.row_delete_commits or 0) >= _HOT
+    small = operation in REWRITES_ROWS and (health.row_delete_commits or 0) >= HOT
     if small:
         chosen = in_steps(chosen, step_bytes(health.row_delete_commits or 0))
     return Plan(
@@ -132,12 +126,6 @@ def in_steps(options: Options, group: int) -> dict[str, Value]:
         "max-concurrent-file-group-rewrites": 1,
     }
     return ours | dict(options)
-
-
-def step_bytes(commits_a_day: int) -> int:
-    """How large a step may be so that it seldom meets one of so many commits."""
-    span = 86_400 / max(1, commits_a_day)
-    return max(_LEAST_STEP, int(span * _STEP_SHARE * FIRST_RATE))
 
 
 def _expiry(

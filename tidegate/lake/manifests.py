@@ -8,21 +8,26 @@ PyIceberg ten times what reading a small manifest does.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
+from urllib.parse import quote_plus
 
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
 from pyiceberg.avro.reader import NoneReader, Reader, StructReader
 from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import MapType, NestedField, StringType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from tidegate.lake.reaching import Box, Reach
 
 DATA, POSITION, EQUALITY = 0, 1, 2
 """What a file of a manifest is: rows, deletes by position (deletion vectors too), deletes by equal values."""
@@ -35,8 +40,9 @@ _LIST = (500, 501, 502, 517, 503, 515, 504, 505)
 """path, length, spec, content, added_snapshot_id, sequence_number, added_files_count, existing_files_count"""
 _ENTRY = (0, 2, 1, 3)
 """status, data_file, snapshot_id, sequence_number"""
-_FILE = (134, 100, 103, 104, 143, 145, 102)
-"""content, file_path, record_count, file_size_in_bytes, referenced_data_file, content_size_in_bytes, partition"""
+_FILE = (134, 100, 103, 104, 143, 145, 102, 132)
+"""content, file_path, record_count, file_size_in_bytes, referenced_data_file, content_size_in_bytes, partition,
+split_offsets"""
 _BOUNDS = (125, 128)
 
 
@@ -56,7 +62,9 @@ class Manifest:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A live file. `snapshot`: what added it; `sequence`: what deletes compare themselves with. `scope`: the one data
-    file that a file of position deletes is about, None when it is many. `vector`: it is a deletion vector."""
+    file that a file of position deletes is about, None when it is many. `vector`: it is a deletion vector. `pieces`:
+    the bytes of each row group where there are several; empty where the writer did not say; None: it is one. `box`:
+    where its rows go in the current partition spec, None: not asked, or not known."""
 
     spec: int
     partition: str
@@ -68,12 +76,15 @@ class Entry:
     sequence: int
     scope: str | None = None
     vector: bool = False
+    pieces: tuple[int, ...] | None = None
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """The live files of one manifest in one partition. `sizes`: bytes of data files, in the manifest's order;
-    `snapshots`: those that added any of them; then delete files by kind, their bytes, and the rows they name."""
+    `snapshots`: those that added any of them; then delete files by kind, their bytes, and the rows they name.
+    `pieces`: (place in `sizes`, row groups) of files that are not one row group; `boxes`: (place, box) where known."""
 
     spec: int
     partition: str
@@ -85,21 +96,12 @@ class Group:
     equality: int = 0
     delete_bytes: int = 0
     deleted_rows: int = 0
+    pieces: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    boxes: tuple[tuple[int, Box], ...] = ()
 
 
 Tally = tuple[Group, ...]
 """All that is kept of a manifest."""
-
-
-def to_json(tally: Tally) -> list[Any]:
-    return [[getattr(group, name) for name in Group.__slots__] for group in tally]
-
-
-def from_json(given: Iterable[Any]) -> Tally:
-    return tuple(
-        Group(spec, partition, tuple(sizes), tuple(snapshots), *rest)
-        for spec, partition, sizes, snapshots, *rest in given
-    )
 
 
 def opener(properties: Mapping[str, str], location: str) -> FileIO:
@@ -124,12 +126,14 @@ def manifest_list(io: FileIO, location: str) -> list[Manifest]:
     return found
 
 
-def entries(io: FileIO, manifest: Manifest, names: Names) -> Iterator[Entry]:
+def entries(io: FileIO, manifest: Manifest, names: Names, reach: Reach) -> Iterator[Entry]:
     """The live files of a manifest."""
-    for status, file, snapshot, sequence, *_ in _records(io, manifest.path, "deletes" if manifest.deletes else "data"):
+    divided = reach.asks(manifest.spec) and not manifest.deletes
+    what = "bounds" if divided or manifest.deletes else "data"
+    for status, file, snapshot, sequence, *_ in _records(io, manifest.path, what):
         if status == DELETED:
             continue
-        content, path, rows, size, scope, part, partition, *bounds = file._data
+        content, path, rows, size, scope, part, partition, offsets, *bounds = file._data
         vector = scope is not None
         if content == POSITION and scope is None:
             scope = _scope(*bounds[:2])
@@ -144,7 +148,18 @@ def entries(io: FileIO, manifest: Manifest, names: Names) -> Iterator[Entry]:
             sequence=manifest.sequence if sequence is None else sequence,
             scope=scope,
             vector=vector,
+            pieces=None if content else _pieces(offsets, size),
+            box=reach.box(*bounds[:2]) if divided else None,
         )
+
+
+def _pieces(offsets: Sequence[int] | None, size: int) -> tuple[int, ...] | None:
+    """How Iceberg cuts a file: where its row groups begin. Without that it cuts anywhere."""
+    if not offsets:
+        return ()
+    if len(offsets) == 1:
+        return None
+    return tuple(end - begin for begin, end in pairwise((*offsets, size)))
 
 
 def tally(found: Iterable[Entry]) -> Tally:
@@ -162,10 +177,12 @@ def tally(found: Iterable[Entry]) -> Tally:
 class _Counting:
     """A group that grows."""
 
-    __slots__ = ("bytes", "deleted", "kinds", "rows", "sizes", "snapshots")
+    __slots__ = ("boxes", "bytes", "deleted", "kinds", "pieces", "rows", "sizes", "snapshots")
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.pieces: list[tuple[int, tuple[int, ...]]] = []
+        self.boxes: list[tuple[int, Box]] = []
         self.snapshots: dict[int, None] = {}
         self.kinds = [0, 0, 0]
         self.rows = self.bytes = self.deleted = 0
@@ -174,6 +191,10 @@ class _Counting:
         if one.snapshot is not None:
             self.snapshots[one.snapshot] = None
         if one.content == DATA:
+            if one.pieces is not None:
+                self.pieces.append((len(self.sizes), one.pieces))
+            if one.box is not None:
+                self.boxes.append((len(self.sizes), one.box))
             self.sizes.append(one.size)
             self.rows += one.rows
         else:
@@ -182,8 +203,21 @@ class _Counting:
             self.deleted += one.rows
 
     def done(self, spec: int, partition: str) -> Group:
-        counts = (self.rows, *self.kinds, self.bytes, self.deleted)
-        return Group(spec, partition, tuple(self.sizes), tuple(self.snapshots), *counts)
+        position, vectors, equality = self.kinds
+        return Group(
+            spec=spec,
+            partition=partition,
+            sizes=tuple(self.sizes),
+            snapshots=tuple(self.snapshots),
+            rows=self.rows,
+            position=position,
+            vectors=vectors,
+            equality=equality,
+            delete_bytes=self.bytes,
+            deleted_rows=self.deleted,
+            pieces=tuple(self.pieces),
+            boxes=tuple(self.boxes),
+        )
 
 
 def _scope(lower: Mapping[int, bytes] | None, upper: Mapping[int, bytes] | None) -> str | None:
@@ -195,12 +229,10 @@ def _records(io: FileIO, location: str, what: str) -> Iterator[Any]:
     """The records of an Avro file, as tuples of the fields that are wanted of this kind of file."""
     with io.new_input(location).open() as stream:
         raw = stream.read()
-    file: AvroFile[Any] = AvroFile(_Bytes())
-    file.decoder = new_decoder(raw)
-    file.header = header = file._read_header()
+    decoder = new_decoder(raw)
+    header = _header().read(decoder)
     read = _reader(header.meta["avro.schema"], what).read
     codec = header.compression_codec()
-    decoder = file.decoder
     while True:
         try:
             count = decoder.read_int()
@@ -214,8 +246,10 @@ def _records(io: FileIO, location: str, what: str) -> Iterator[Any]:
             raise ValueError(f"{location} is damaged: a block does not end where it should")
 
 
-class _Bytes:
-    """Stands where `AvroFile` wants a file: ours is read already."""
+@lru_cache(1)
+def _header() -> Any:
+    """Reads how any Avro file begins."""
+    return construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 @lru_cache(256)
@@ -225,7 +259,7 @@ def _reader(schema: str, what: str) -> Reader:
     if what == "list":
         return _only(whole, found.as_struct(), _LIST)
     file = found.find_field(2).field_type
-    ids = (*_FILE, *_BOUNDS) if what == "deletes" else _FILE
+    ids = (*_FILE, *_BOUNDS) if what == "bounds" else _FILE
     at = [field.field_id for field in found.fields].index(2)
     place, files = whole.field_readers[at]
     readers = list(whole.field_readers)
@@ -264,6 +298,7 @@ class Names:
         self._current = metadata.get("current-schema-id", 0)
         self._known: dict[tuple[int, tuple[Any, ...]], str] = {}
         self._texts: list[str] = []
+        self._specs: dict[int, str] = {}
 
     def of(self, spec: int, record: Any) -> str:
         fields = self._fields.get(spec)
@@ -279,22 +314,33 @@ class Names:
         return found
 
     def _name(self, fields: list[dict[str, Any]], spec: int, record: Any) -> str:
-        text = json.dumps({"spec-id": spec, "fields": fields}, sort_keys=True)
+        text = self._specs.get(spec)
+        if text is None:
+            text = self._specs[spec] = json.dumps({"spec-id": spec, "fields": fields}, sort_keys=True)
         if not self._texts:
             ordered = sorted(self._schemas, key=lambda one: one.get("schema-id", 0) != self._current)
             self._texts = [json.dumps(schema, sort_keys=True) for schema in ordered]
         for schema in self._texts:
             try:
-                return str(_spec(text).partition_to_path(record, _schema(schema)))
-            except (KeyError, ValueError, AttributeError):  # a source column that this schema does not have
+                shown = [
+                    f"{name}={quote_plus(transform.to_human_string(kind, value=record[place]), safe='')}"
+                    for place, (name, transform, kind) in enumerate(_parts(text, schema))
+                ]
+                return "/".join(shown)
+            # A source column that this schema does not have, or a day beyond those that Python knows.
+            except (KeyError, ValueError, AttributeError, OverflowError):
                 continue
         pairs = zip(fields, record._data, strict=False)
         return "/".join(f"{field['name']}={'null' if value is None else value}" for field, value in pairs)
 
 
 @lru_cache(1024)
-def _spec(text: str) -> PartitionSpec:
-    return PartitionSpec.model_validate_json(text)
+def _parts(spec: str, schema: str) -> list[tuple[str, Transform[Any, Any], Any]]:
+    """Name, transform and type of each field: what `PartitionSpec.partition_to_path` works out anew for each name."""
+    found = PartitionSpec.model_validate_json(spec)
+    types = found.partition_type(_schema(schema)).fields
+    fields = zip(found.fields, types, strict=True)
+    return [(quote_plus(one.name, safe=""), one.transform, field.field_type) for one, field in fields]
 
 
 @lru_cache(1024)

@@ -139,7 +139,9 @@ class Call:
         except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as fault:
             raise Ended("http.wrong", f"{method} {url} cannot be sent: {fault}") from None
         except httpx.HTTPError as fault:
-            raise Ended("http.no_answer", f"{method} {url} got no answer: {fault or type(fault).__name__}") from None
+            raise Ended(
+                "http.no_answer", f"{method} {url} got no answer: {str(fault) or type(fault).__name__}"
+            ) from None
 
     def _show(self, answer: httpx.Response) -> None:
         seen = b""
@@ -211,6 +213,8 @@ def pause_of(answer: httpx.Response) -> float:
         wanted = float(answer.headers.get("Retry-After", ASK_EVERY))
     except ValueError:  # a date: nobody's clock is trusted for that
         wanted = ASK_EVERY
+    if not wanted >= 0:  # a negative number, or none, says nothing
+        wanted = ASK_EVERY
     return min(max(wanted, 0.1), ASK_MOST)
 
 
@@ -260,7 +264,8 @@ def main(path: str) -> int:
     except Stopped:
         call.stop()
         outcome, error, status = "cancelled", {"code": "cancelled", "message": "It was asked to end."}, STOPPED
-    except Ended as end:
+    except Exception as fault:
+        end = fault if isinstance(fault, Ended) else Ended("http.wrong", f"The call cannot be made: {fault!r}")
         say(f"{end.code}: {end}")
         outcome, error, status = end.outcome, {"code": end.code, "message": str(end)}, 1
     with suppress(OSError):

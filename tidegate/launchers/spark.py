@@ -104,7 +104,7 @@ class SparkLauncher:
         directory = self.attempts.prepare(launch)
         in_driver = runs_in_driver(launch)
         order = self._order(launch, directory, in_driver)
-        if launch.program.spec.TYPE == "pyspark" and order["isolation"] == Isolation.SHARED:
+        if launch.program.spec.TYPE == "pyspark" and order["isolation"] == Isolation.SHARED and not order["remote"]:
             try:
                 order["socket"] = socket_path((await self.drivers.obtain()).folder)
             except TidegateError as fault:
@@ -131,6 +131,7 @@ class SparkLauncher:
             "entry": spec.entry if isinstance(spec, PySpark) else None,
             "sql": spec.sql if isinstance(spec, SparkSql) else None,
             "conf": {} if isinstance(spec, Maintenance) else dict(spec.conf),
+            "remote": self._remote(launch, spec),
             "arguments": dict(launch.arguments),
             # No attempt of a run begins before the instant that the run's key names.
             "since": launch.attempt.run.slot,
@@ -139,6 +140,20 @@ class SparkLauncher:
             "spec": str(self.drivers.root / SPEC),
             "next": str(self.attempts.directory(later.identity)),
         }
+
+    def _remote(self, launch: Launch, spec: PySpark | SparkSql | Maintenance) -> str | None:
+        """As it is declared: the child reads `env:NAME` itself, so that no token is written down."""
+        remote = spec.remote if isinstance(spec, PySpark) else None
+        name = remote.removeprefix("env:") if remote and remote.startswith("env:") else None
+        if name is not None and name not in self.environment:
+            raise LaunchRefused(
+                f"The Spark Connect server of program {launch.program.namespace}/{launch.program.name} is in the "
+                f"worker's environment variable {name}, which is not set.",
+                remedy=f"Set {name} where the worker is started and start it again.",
+                code="program.environment",
+                retryable=False,
+            )
+        return remote
 
     async def _hand_over(self, attempt: AttemptKey, order: dict[str, Any]) -> None:
         """Give a SQL attempt to a driver, waiting until one is up."""
@@ -283,8 +298,7 @@ class SparkLauncher:
         if claim is not None and claim.owner is not None and claim.end is None:
             link = self.drivers.by_pid(claim.owner.pid)
             if link is not None:
-                with suppress(ConnectionError):
-                    await link.call("stop", identity=identity)
+                link.tell("stop", identity=identity)
         self._on_change()
 
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:

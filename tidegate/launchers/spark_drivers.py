@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import itertools
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -26,14 +27,21 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain.errors import Refused, Unavailable
+from tidegate.domain.instants import SECOND
 from tidegate.launchers.attempts import WITHHELD
 from tidegate.launchers.places import write_private
 from tidegate.launchers.processes import ProcessRef, alive, send
 from tidegate.ports.spark import SPEC, STATUS, DriverSpec
 
+PROGRAM = "tidegate.pipeline.driver"
 _SOCKET_LIMIT = 100
+ANSWER = 5.0
+"""Seconds that a driver may take to say how it is."""
 _KEPT = 3
 """So many folders of ended drivers stay, for their logs."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Link:
@@ -50,6 +58,9 @@ class Link:
         self._listener: asyncio.Task[None] | None = None
         self.child = 0
         """Its pid when this worker started it: then it has to be reaped here."""
+        self.silent = 0.0
+        """For how many seconds it was waited for since it last answered. Time in which nobody asked does not count:
+        a worker that was frozen itself must not take its drivers for hung."""
 
     @property
     def digest(self) -> str:
@@ -79,6 +90,32 @@ class Link:
             return dict(await answer)
         finally:
             self._waiting.pop(number, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # of one that is gone before it was asked: heard of already
+
+    async def load(self) -> int:
+        """How many attempts it has. Raises ConnectionError when it is gone or does not answer in time."""
+        try:
+            answer = await asyncio.wait_for(self.call("load"), ANSWER)
+        except TimeoutError:
+            self.silent += ANSWER
+            raise ConnectionError("the driver does not answer") from None
+        self.silent = 0.0
+        return int(answer["attempts"])
+
+    def tell(self, op: str, **given: Any) -> None:
+        """Without waiting for its answer, which may never come."""
+        if self.alive and self._writer is not None:
+            self._writer.write(json.dumps({"id": 0, "op": op, **given}).encode() + b"\n")
+
+    def kill(self) -> bool:
+        """It hangs: end it with its JVM, which is in its session. Whether it was there."""
+        ref = _driver(self.folder)
+        if ref is None or not alive(ref):
+            return False
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(ref.pid, signal.SIGKILL)
+        return True
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -135,6 +172,7 @@ class Drivers:
         self._on_end = on_end
         self._links: list[Link] = []
         self._starting = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Find the drivers that run, and write down what processes of their own build their session from."""
@@ -149,8 +187,25 @@ class Drivers:
                 continue
             self._links.append(link)
         await asyncio.to_thread(self._sweep)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Ask every driver again and again how it is; kill one that has been silent for too long."""
+        patience = self.spec.settings.patience / SECOND
+        while True:
+            if not any(link.silent for link in self._links if link.alive):
+                await asyncio.sleep(ANSWER)
+            await asyncio.sleep(0.1)
+            for link in [link for link in self._links if link.alive]:
+                with suppress(ConnectionError):
+                    await link.load()
+                if link.silent >= patience and link.kill():
+                    log.error("the Spark driver %s did not answer for %.0f s: killed", link.folder.name, link.silent)
 
     async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         for link in self._links:
             await link.close()
         self._links.clear()
@@ -164,11 +219,11 @@ class Drivers:
             for link in [link for link in self._links if not link.alive]:
                 link.reap()
                 self._links.remove(link)
-            fit = [link for link in self._links if link.digest == self.spec.digest]
+            fit = [link for link in self._links if link.digest == self.spec.digest and not link.silent]
             loads: list[tuple[int, Link]] = []
             for link in fit:
                 with suppress(ConnectionError):
-                    loads.append(((await link.call("load"))["attempts"], link))
+                    loads.append((await link.load(), link))
             loads.sort(key=lambda pair: pair[0])
             settings = self.spec.settings
             full = loads and loads[0][0] >= settings.attempts_per_driver and len(loads) < settings.drivers
@@ -194,23 +249,23 @@ class Drivers:
         listener.bind(socket_path(folder))
         os.chmod(socket_path(folder), 0o600)
         listener.listen(64)
-        log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         environment = {name: value for name, value in self._environment.items() if name not in WITHHELD}
         # Programs' modules are looked for where the worker runs; Spark's Python workers must find them too.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), environment.get("PYTHONPATH"))))
-        argv = [sys.executable, "-m", "tidegate.pipeline.driver", str(folder)]
+        argv = [sys.executable, "-m", PROGRAM, str(folder)]
         argv += ["--spec", str(folder / SPEC), "--listen", "3"]
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, log, 1),
-            (os.POSIX_SPAWN_DUP2, log, 2),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
             (os.POSIX_SPAWN_DUP2, listener.fileno(), 3),
         ]
         try:
             return os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
         finally:
             listener.close()
-            os.close(log)
+            os.close(output)
 
     def _sweep(self) -> None:
         """Remove what ended drivers left; the newest few keep their log."""

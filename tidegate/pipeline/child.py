@@ -55,6 +55,7 @@ class Attempt:
         self.on_cancel: Callable[[], None] = lambda: None
         self.over = threading.Event()
         self._spark: Any = None
+        self._release: Callable[[], None] = lambda: None
         self._scratch: Path | None = None
         signal.signal(signal.SIGTERM, self._asked_to_end)
 
@@ -75,11 +76,12 @@ class Attempt:
             return self._failed(fault)
         finally:
             self.over.set()
+            self._release()
             self._end_jvm()
 
     def _pyspark(self, spec: DriverSpec) -> dict[str, Any] | None:
         shared = self.order["isolation"] == "shared"
-        attach = self._attach if shared else self._own_session
+        attach = self._remote if self.order.get("remote") else self._attach if shared else self._own_session
         spark_or_note = attach(spec)
         if isinstance(spark_or_note, dict):
             return spark_or_note
@@ -134,6 +136,27 @@ class Attempt:
         spark = SparkSession.builder.remote(address).getOrCreate()
         spark.addTag(f"tidegate-{self.order['identity']}")
         watchdog.cancel()
+        return spark
+
+    # ── elsewhere: over Connect to a server of somebody else's ──────────────────────────────────────────────────────
+
+    def _remote(self, spec: DriverSpec) -> Any:
+        """A session at the server that the program names."""
+        from tidegate.pipeline.remote import keep_interrupting, open_remote, release
+
+        watchdog = threading.Timer(CONNECT_WITHIN, self._no_answer)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            spark = open_remote(self.order, self.stamp)
+        except TidegateError:
+            raise
+        except Exception as fault:
+            raise _Lost(f"The Spark Connect server cannot be reached: {fault}"[:1000], code="spark.connect") from fault
+        finally:
+            watchdog.cancel()
+        self.on_cancel = lambda: keep_interrupting(spark, self.over)
+        self._release = lambda: release(spark)
         return spark
 
     def _driver_died(self) -> None:

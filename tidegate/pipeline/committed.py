@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from tidegate.pipeline.session import iceberg_catalog
 from tidegate.pipeline.stamps import STEP
 from tidegate.ports.spark import ATTEMPT, RUN_KEY, DriverSpec
 
+logger = logging.getLogger("tidegate.committed")
 _SLACK = 5 * MINUTE
 """Clocks of a file system, a table's writer and the database may differ by this much."""
 
@@ -49,11 +52,17 @@ class Commit:
 def find_commits(spec: DriverSpec, attempt: AttemptKey, *, since: Instant) -> Sequence[Commit]:
     """What earlier attempts of this run have committed since then, in every branch, oldest first.
 
-    A table whose metadata cannot be read fails the look, rather than let a program run twice.
+    A table whose metadata is gone or garbled is passed over, with a warning: nobody can write to it any more, and it
+    must not hold up the retries of all others. Whatever else goes wrong, as a store that does not answer, fails the
+    look, rather than let a program run twice.
     """
     found: list[tuple[int, Commit]] = []
     for table, location in _tables(spec):
-        metadata = _changed_metadata(spec, location, since - _SLACK)
+        try:
+            metadata = _changed_metadata(spec, table, location, since - _SLACK)
+        except _Broken as fault:
+            logger.warning("%s is passed over: %s", table, fault)
+            continue
         for snapshot in (metadata or {}).get("snapshots") or ():
             summary = snapshot.get("summary") or {}
             if summary.get(RUN_KEY) == str(attempt.run):
@@ -62,6 +71,10 @@ def find_commits(spec: DriverSpec, attempt: AttemptKey, *, since: Instant) -> Se
                 commit = Commit(table, int(snapshot["snapshot-id"]), made, int(step) if step else None)
                 found.append((int(snapshot.get("timestamp-ms", 0)), commit))
     return [commit for _, commit in sorted(found, key=lambda pair: pair[0])]
+
+
+class _Broken(Exception):
+    """A table's metadata is not there, or is no metadata."""
 
 
 def _tables(spec: DriverSpec) -> Iterator[tuple[str, str]]:
@@ -79,24 +92,38 @@ def _tables(spec: DriverSpec) -> Iterator[tuple[str, str]]:
             yield f"{catalog}.{namespace}.{name}", location
 
 
-def _changed_metadata(spec: DriverSpec, location: str, since: Instant) -> dict[str, Any] | None:
-    """The table's metadata, or None when the file is older than `since`."""
+def _changed_metadata(spec: DriverSpec, table: str, location: str, since: Instant) -> dict[str, Any] | None:
+    """The table's metadata, or None when the file is older than `since`. Raises `_Broken`."""
+    raw = None
+    while raw is None:
+        try:
+            raw = _file(spec, location, since)
+            if raw is None:
+                return None
+        except FileNotFoundError:
+            # A commit since the catalog was asked may have tidied it away.
+            moved = dict(_tables(spec)).get(table)
+            if moved is None:
+                return None
+            if moved == location:
+                raise _Broken(f"its metadata file {location} is not there") from None
+            location = moved
+    try:
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        metadata: dict[str, Any] = json.loads(text)
+        return metadata if int(metadata.get("last-updated-ms", 0)) * 1000 >= since else None
+    except (ValueError, AttributeError, EOFError, gzip.BadGzipFile, zlib.error) as fault:
+        raise _Broken(f"its metadata file {location} cannot be understood: {fault}") from fault
+
+
+def _file(spec: DriverSpec, location: str, since: Instant) -> bytes | None:
+    """What is in the file, or None when it is older than `since`."""
+    from pyiceberg.io import load_file_io
+
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
         path = Path(unquote(parts.path) if parts.scheme else location)
-        if path.stat().st_mtime_ns // 1000 < since:
-            return None
-        raw = path.read_bytes()
-    else:
-        raw = _remote(spec, location)
-    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    metadata: dict[str, Any] = json.loads(text)
-    return metadata if int(metadata.get("last-updated-ms", 0)) * 1000 >= since else None
-
-
-def _remote(spec: DriverSpec, location: str) -> bytes:
-    from pyiceberg.io import load_file_io
-
+        return path.read_bytes() if path.stat().st_mtime_ns // 1000 >= since else None
     files = load_file_io(iceberg_catalog(spec).properties, location)
     with files.new_input(location).open() as stream:
         return bytes(stream.read())

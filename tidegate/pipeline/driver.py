@@ -7,6 +7,8 @@ wait; from then on it belongs to nobody. SQL attempts run in it, each in a threa
 attempts are children of their own that speak Spark Connect to it; each holds a connection to the driver's socket as
 long as it lives. It ends when it has had nothing to do for a while, or when told.
 
+What if it hangs: workers ask it how it is, it asks its JVM, and who gets no answer for `spark.patience` kills it.
+
 What if it dies: the JVM reads its standard input and ends with it. SQL attempts whose claim names it are crashed;
 children see the connection end. Nothing else is hurt. What if the JVM dies: so does the driver, at once. What if a
 worker dies: nothing happens here; the next one reads each end from the attempt's directory, and connects to hear of
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidegate.driver")
 WATCH_EVERY = 0.25
+ASK_EVERY = 2.0
 
 
 class Driver:
@@ -66,6 +69,8 @@ class Driver:
         self._children: dict[str, ConnectSession] = {}
         self._workers: set[Line] = set()
         self._busy_at = time.monotonic()
+        self._unheard = 0
+        """Turns of the watch since the JVM last answered. (No seconds: who was frozen itself has waited for nobody.)"""
 
     # ── coming up and going down ────────────────────────────────────────────────────────────────────────────────────
 
@@ -77,6 +82,8 @@ class Driver:
             self.spark = open_session(self.spec, provisioned, self.folder, extra=connect_properties(self.token))
             self.spark.sql("SELECT 1").collect()
             self.port = connect_port(self.spark)
+            self._unheard = 0
+            threading.Thread(target=self._ask_the_jvm, name="tidegate-ask", daemon=True).start()
             self._say("ready")
         except Exception as fault:
             logger.exception("the session did not come up")
@@ -97,6 +104,11 @@ class Driver:
                 return
             if self._jvm_died():
                 logger.error("the JVM has died")
+                os._exit(70)
+            self._unheard += 1
+            if self.ready.is_set() and self._unheard * WATCH_EVERY > self.spec.settings.patience / SECOND:
+                logger.error("the JVM does not answer")
+                self._jvm().kill()
                 os._exit(70)
             with self._lock:
                 if self._sql or self._children or not self.ready.is_set():
@@ -120,11 +132,21 @@ class Driver:
             with suppress(Exception):
                 self.spark.stop()
 
+    def _jvm(self) -> Any:
+        """The process of the JVM; None before it is known."""
+        return None if self.spark is None else getattr(self.spark.sparkContext._gateway, "proc", None)
+
     def _jvm_died(self) -> bool:
-        if self.spark is None:
-            return False
-        process = getattr(self.spark.sparkContext._gateway, "proc", None)
+        process = self._jvm()
         return process is not None and process.poll() is not None
+
+    def _ask_the_jvm(self) -> None:
+        """Again and again; an answer is an answer, also where it is an error."""
+        while not self.ending.wait(min(ASK_EVERY, self.spec.settings.patience / SECOND / 4)):
+            with suppress(Exception):
+                assert self.spark is not None
+                self.spark.sparkContext._gateway.jvm.java.lang.System.nanoTime()
+            self._unheard = 0
 
     def _progress(self, line: str) -> None:
         self._say("provisioning", line)

@@ -1,15 +1,17 @@
-"""What a maintenance attempt asks beside its own table: the database's time, and where the other tables lie."""
+"""What a maintenance attempt asks beside its own table: the time, who reads from it, and where the other tables lie."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from psycopg import Connection
+from psycopg import Connection, OperationalError
 from psycopg.sql import SQL, Identifier
 
-from tidegate.domain.errors import Refused
+from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.instants import Instant
 from tidegate.lake.catalogs import place_of
+from tidegate.lake.needed import NEEDED
 from tidegate.lake.orphans import table_location
 from tidegate.ports.spark import DriverSpec
 
@@ -19,10 +21,27 @@ _MOST = 2_000
 
 def database_now(spec: DriverSpec) -> Instant:
     """The time by which everybody decides."""
-    with Connection.connect(spec.catalog_url, autocommit=True, connect_timeout=10) as connection:
+    with _connected(spec) as connection:
         row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def snapshots_needed(spec: DriverSpec, table: str) -> frozenset[int]:
+    """The snapshots of a table from which somebody reads at this moment: cursors, and what runs were given."""
+    with _connected(spec) as connection:
+        return frozenset(int(one) for _, one in connection.execute(NEEDED, {"names": [table]}))
+
+
+@contextmanager
+def _connected(spec: DriverSpec) -> Iterator[Connection]:
+    """Raises Unavailable where the database does not answer."""
+    try:
+        with Connection.connect(spec.catalog_url, autocommit=True, connect_timeout=10) as connection:
+            yield connection
+    except OperationalError as fault:
+        said = " ".join(str(fault).split())[:300]
+        raise Unavailable(f"The database of the catalog does not answer: {said}", code="lake.catalog") from fault
 
 
 def neighbours(spec: DriverSpec, table: str) -> Mapping[str, str]:
@@ -40,7 +59,7 @@ def _in_database(spec: DriverSpec) -> dict[str, str]:
         "SELECT table_namespace, table_name, metadata_location FROM {}"
         " WHERE catalog_name = %s AND metadata_location IS NOT NULL"
     ).format(Identifier(spec.settings.catalog_schema, "iceberg_tables"))
-    with Connection.connect(spec.catalog_url, autocommit=True, connect_timeout=10) as connection:
+    with _connected(spec) as connection:
         rows = connection.execute(query, [spec.settings.catalog]).fetchall()
     return {f"{spec.settings.catalog}.{space}.{name}": table_location(where) for space, name, where in rows}
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.domain.backfills import Asked, Backfill, BackfillState, Counts, Item, Move, Standing
+from tidegate.domain.backfills import Asked, Backfill, BackfillState, Counts, Item, Move, Span, Standing
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import State
@@ -42,8 +42,8 @@ class BackfillTx(Protocol):
         """Backfills whose turn it is, or of which a run has ended, claimed, with what they have in hand. Their
         schedules' clocks are locked, in ascending order: nobody else makes a run of them until the end."""
 
-    async def standings(self, asked: Mapping[ScheduleId, Collection[Instant]]) -> Standings:
-        """What is on record of these instants. Runs of backfills that never began do not count."""
+    async def standings(self, spans: Collection[tuple[ScheduleId, Span]]) -> Standings:
+        """What is on record of these stretches of instants. Runs of backfills that never began do not count."""
 
     async def record_backfills(self, moves: Sequence[Move], now: Instant) -> None:
         """Runs (waiting, of low priority, without expiry), items, cursors, counts, events: all or none."""
@@ -89,7 +89,5 @@ class BackfillReads(Protocol):
     ) -> Sequence[BackfillRecord]:
         """A page, newest first; `before`: the number of the last one seen."""
 
-    async def standings_between(
-        self, schedule: ScheduleId, first: Instant, last: Instant
-    ) -> Mapping[Instant, Standing]:
-        """What is on record of a schedule's instants from `first` to `last`, both included."""
+    async def standings_in(self, schedule: ScheduleId, spans: Collection[Span]) -> Mapping[Instant, Standing]:
+        """What is on record of a schedule's instants in these stretches."""

@@ -37,7 +37,7 @@ class Clock(Protocol):
 
 
 class Wakes(Protocol):
-    """Wake-ups between processes (topics `clock`, `admit`, `ready`, `stop`). Any may be lost, none are in order."""
+    """Wake-ups between processes (`engine.outcome.SHARED`). Any may be lost, none are in order."""
 
     async def announce(self, topics: Collection[str]) -> None:
         """Tell the other processes. Raises Unavailable."""
@@ -45,6 +45,14 @@ class Wakes(Protocol):
     async def listen(self, heard: Callable[[str], None]) -> None:
         """Call `heard` with every topic that another process announces, and with "" once it listens: what was said
         before that is lost. Returns only by an exception: Unavailable when the connection is lost."""
+
+
+class Neighbours(Protocol):
+    """Deaths, as soon as the database sees them. May be lost, and may be told of somebody who lives."""
+
+    async def await_ends(self, fence: Fence, ended: Callable[[], None]) -> None:
+        """Call `ended` whenever the session of the next living instance after this one has gone, in a ring of all.
+        Returns only by an exception: Unavailable when the connection is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,9 @@ class Membership(Clock, Protocol):
         token. The holder trusts itself for `term` from the moment it asked. Raises Fenced.
         """
 
+    async def release(self, duty: str, fence: Fence, token: int) -> None:
+        """Give up a lease, if it is still this one: somebody else may have it at once. Safe to repeat."""
+
 
 class Reports(Protocol):
     """What each process counts, for people to look at."""
@@ -121,6 +132,10 @@ class AdmitterTx(Protocol):
         """Waiting runs with wake_at <= now or expires_at <= now, by rank, claimed. Before, the heads of queues whose
         instant has come are woken."""
 
+    async def oldest_scheduler(self, now: Instant, patience: Duration) -> Instant:
+        """When the scheduler came up that has been up longest of those that live: not ended, heard of within
+        `patience` and, where they hold a session, with it. The one that asks counts in any case."""
+
     async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
         """Everything that is asked for: counters and pools locked, in ascending order, until the end of the
         transaction; starts, readings, calendars and the freeze as committed. Whose starts are asked for keeps them
@@ -129,7 +144,8 @@ class AdmitterTx(Protocol):
     async def settle(self, verdicts: Sequence[Admit | Hold | Discard], now: Instant) -> None:
         """Apply. Afterwards, wherever a counter that somebody waits for, or a pool, has capacity left, the next
         waiting runs under its key get wake_at = now (first in rank first, no more than there is capacity). Admitted
-        runs count as pending starts of their counters until their first attempt begins, which is then a start."""
+        runs count as pending starts of their counters until their first attempt begins, which is then a start. A hold's
+        `restart_at` stays with the run until its next attempt has ended."""
 
 
 # ── dispatcher and supervisor ──────────────────────────────────────────────────────────────────────────────────────
@@ -191,8 +207,9 @@ class SupervisorTx(Protocol):
         """starting -> running (a stopping one stays stopping). Attempts that ended meanwhile are passed over."""
 
     async def ended(self, ends: Sequence[AttemptEnd], now: Instant) -> None:
-        """Close attempts; retry or finish their runs; give back slot and counters and wake whom that lets go on;
-        statistics; next_due of after_finish clocks; events. An attempt that is closed already is passed over."""
+        """Close attempts; retry (one that `crashed` is judged at once) or finish their runs; give back slot and
+        counters and wake whom that lets go on; statistics; next_due of after_finish clocks; events. An attempt that is
+        closed already is passed over."""
 
     async def stopping(self, attempts: Sequence[tuple[AttemptKey, str]], now: Instant) -> None:
         """Mark as stopping for a reason (`timeout`, `window`, `shutdown`); one that is stopping already keeps its
@@ -210,6 +227,9 @@ class WorkerStore(Clock, Protocol):
 
     async def stop_requests(self, fence: Fence) -> Sequence[OpenAttempt]:
         """This instance's open attempts that somebody asked to stop."""
+
+    async def held_attempts(self, fence: Fence, before: Instant) -> Sequence[AttemptKey]:
+        """This instance's open attempts that were made before that."""
 
 
 class WorkerTx(DispatcherTx, SupervisorTx, Protocol):
@@ -242,5 +262,6 @@ class JanitorStore(Clock, Protocol):
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """Detach concurrently and drop partitions wholly past retention that hold no open run; their names.
 
-        `retention` has the keys of the settings: `runs` (runs and their attempts) and `events`.
+        `retention` has the keys of the settings: `runs` (runs and their attempts, and what was measured of tables and
+        done to them) and `events`.
         """

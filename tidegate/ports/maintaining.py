@@ -28,7 +28,8 @@ class CaretakerStore(TablesReads, DatasetReads, Membership, Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """An operation on a table that is to be started. `bytes`: to be reserved; `keep`: snapshots that somebody still
-    needs; `policy` empty: a person asked, and none speaks for the table; `history`: what became of it so far."""
+    needs; `after`: runs on the table that died since one came through (`handover.AFTER`); `policy` empty: a person
+    asked, and none speaks for the table; `history`: what became of it so far."""
 
     table: str
     operation: Operation
@@ -38,6 +39,7 @@ class Wish:
     policy_rev: int = 0
     bytes: int = 0
     keep: Sequence[int] = ()
+    after: Sequence[JsonObject] = ()
     history: JsonObject | None = None
     manual: bool = False
     who: str = ""

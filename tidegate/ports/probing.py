@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
+from tidegate.domain.addresses import http_fault
 from tidegate.domain.constraints import Gauge
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import HOUR, SECOND, Duration, Instant, parse_duration
-from tidegate.ports.control import PoolRecord
 from tidegate.ports.engine import Membership
+from tidegate.ports.records import PoolRecord
 
 
 class ProberStore(Membership, Protocol):
@@ -116,7 +116,7 @@ def _wrong_with(given: Mapping[str, Any]) -> list[str]:
     for key in {"url", "master", "value"} & given.keys():
         if not isinstance(given[key], str):
             found.append(f"needs text as `{key}`")
-        elif key != "value" and urlsplit(given[key]).scheme not in ("http", "https"):
+        elif key != "value" and http_fault(given[key]):
             found.append(f"needs an address http://… or https://… as `{key}`, not {given[key]!r}")
         elif key == "value" and given[key] and not given[key].startswith("/"):
             found.append(f"needs a JSON pointer such as /cores/free as `value`, not {given[key]!r}")

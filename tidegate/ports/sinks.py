@@ -41,7 +41,8 @@ class Message:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What became of messages: of the first `passed` each was delivered, or is among the `refused` (place, reason),
-    which no repetition will deliver. `fault`: why the others were not, for now; they will be handed over again."""
+    which no repetition will deliver. `fault`: why the others were not, for now; they will be handed over again, later.
+    Empty: it wants them at once, one piece after the other."""
 
     passed: int
     refused: tuple[tuple[int, str], ...] = ()
@@ -82,7 +83,7 @@ class Spot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRecord:
     """A sink as it is stored. `rev` is raised by each declaration; `error`: why it takes nothing, since when.
-    `behind`: at most so many events lie after its place."""
+    `behind`: at most so many events lie after its place. `asked`: some of what it refused is to be sent again."""
 
     name: str
     spec: SinkSpec
@@ -95,14 +96,17 @@ class SinkRecord:
     error_since: Instant | None = None
     moved_at: Instant | None = None
     behind: int = 0
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """No event at or below `pos` will be added any more. `held_by`: which transaction has kept it from moving on,
-    empty where nothing does; `since`: since when (None: it moves)."""
+    """No event at or below `pos` will be added any more. `server`: which one the log is on; another may have forgotten
+    the last positions and give them out again, and so may one that tells a lower `pos` than before. `held_by`: which
+    transaction has kept it from moving on, empty where nothing does; `since`: since when (None: it moves)."""
 
     pos: int
+    server: int = 0
     held_by: str = ""
     since: Instant | None = None
 
@@ -126,21 +130,37 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A sink's next place, from the one that was seen."""
+    """A sink's next place, from the one that was seen, in the log as it is on `server` (see `Settled`)."""
 
     sink: str
     rev: int
     seen: Spot
     spot: Spot
+    server: int = 0
     delivered: int = 0
     refused: tuple[Refusal, ...] = ()
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What became of events that a sink had refused and that were sent again: positions of those it took, and of those
+    it refuses again, with the reason."""
+
+    sink: str
+    rev: int
+    taken: tuple[int, ...] = ()
+    refused: tuple[tuple[int, str], ...] = ()
+
+
 class RelayTx(Protocol):
     async def relayed(self, moved: Moved, now: Instant) -> bool:
         """Move a sink on, and keep on record what it refused. False: it does not stand where it was seen, since
-        somebody else moved it or it was declared otherwise; then nothing is changed."""
+        somebody else moved it or it was declared otherwise, or this is another server; then nothing is changed."""
+
+    async def replayed(self, done: Replayed, now: Instant) -> bool:
+        """Take down what became of events that were sent again. False: it was declared otherwise since; then nothing is
+        changed."""
 
 
 class RelayStore(Membership, Protocol):
@@ -152,8 +172,11 @@ class RelayStore(Membership, Protocol):
         """How far the log may be read. Each call may move it on."""
 
     async def outgoing(self, after: Spot, upto: int, today: int, limit: int) -> Sequence[Outgoing]:
-        """The next events with `after` < position <= `upto`, by position. Looks at the days about that of `after`, and
-        at later ones, up to `today`, only when there is nothing."""
+        """The next events with `after` < position <= `upto`, by position, of whichever day up to `today`. Fewer than
+        `limit`: these are all."""
+
+    async def asked_again(self, sink: str, limit: int) -> Sequence[tuple[int, Outgoing | None]]:
+        """What a sink refused and somebody asked for again, by position; None: the log does not hold it any more."""
 
 
 # ── for people ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,6 +192,7 @@ class RefusedEvent:
     key: str
     reason: str
     at: Instant
+    asked: bool = False  # to be sent again
 
 
 class SinkReads(Protocol):
@@ -188,3 +212,6 @@ class SinkTx(Protocol):
 
     async def delete_sink(self, name: str) -> bool:
         """With its place and what it refused; False: there was none."""
+
+    async def replay_sink(self, name: str, position: int | None) -> int:
+        """What it refused is to be sent again: all of it, or one event. How many."""

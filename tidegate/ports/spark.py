@@ -48,6 +48,8 @@ class SparkSettings:
     """A driver with nothing to do for this long ends."""
     start_timeout: Duration = 180 * SECOND
     """How long a driver may take to come up, the first download of the jars included."""
+    patience: Duration = 2 * MINUTE
+    """A driver that does not answer for this long, or whose JVM does not, hangs: it is killed."""
     catalog: str = "lake"
     """Name of the Iceberg catalog, in Spark and in PyIceberg."""
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

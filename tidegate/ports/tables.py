@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance.budget import Spend
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
 
@@ -21,14 +22,13 @@ from tidegate.domain.schedules import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyOrder:
-    """A table to be measured: by its metadata file. `properties`: what is needed to read its files (may hold secrets).
-    `previous`: its health when it was last measured."""
+    """A table to be measured: by its metadata file. `properties`: what is needed to read its files (may hold
+    secrets)."""
 
     table: str
     location: str
     now: Instant
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    previous: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +136,21 @@ class CareRecord:
     result: JsonObject | None = None
 
 
+class CarePlace(NamedTuple):
+    """A place among the changes of what is kept of operations."""
+
+    version: int = -1
+    table: str = ""
+    operation: str = ""
+
+
+class CareChange(NamedTuple):
+    """What became of an operation on a table so far, and the place of its last change."""
+
+    place: CarePlace
+    history: JsonObject
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCare:
     """Maintenance that is not settled, and how its run stands. `note`: what its last attempt left to be known."""
@@ -178,7 +193,8 @@ class TablesTx(Protocol):
         """Where tables were found. One that was not known is from now on."""
 
     async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
-        """The newest health of tables, and one more line of each one's history; an error leaves the health as it is."""
+        """The newest health of tables, and one more line of each one's history, its figures without the sizes of files;
+        an error leaves the health as it is."""
 
     async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
         """Runs that were made are maintenance under way."""
@@ -186,11 +202,14 @@ class TablesTx(Protocol):
     async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
         """Those that were open until now. Their tables are to be measured anew: `assessed` is None until they were."""
 
-    async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
-        """By operation: what became of it on this table so far."""
+    async def put_care(self, care: Mapping[str, Mapping[str, JsonObject]]) -> None:
+        """By table and operation: what became of it so far. The maintenance lock is held."""
 
 
 class TablesReads(Protocol):
+    async def breathe(self) -> None:
+        """Let all else that this process does have its turn: called between the slices of long work."""
+
     async def maintenance(self) -> Switch:
         """Whether maintenance starts by itself."""
 
@@ -203,6 +222,16 @@ class TablesReads(Protocol):
     async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
         """Of these names, or all, whose version is above `since`; by name."""
 
+    async def table_names(self) -> Sequence[str]:
+        """Of those that are in their catalogs, by name."""
+
+    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
+        """The first so many whose version is above `since`, by version. No version is committed after a higher one, so
+        whoever goes on behind the last that was read misses none."""
+
+    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Of these tables, without all else that is kept of them."""
+
     async def table_history(
         self, table: str, before: Instant | None, limit: int
     ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
@@ -211,14 +240,18 @@ class TablesReads(Protocol):
     async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
         """By table and operation: what became of it so far."""
 
+    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
+        """The first so many changes behind that place, oldest first; none is committed before one already read."""
+
     async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
         """By table: snapshots from which watchers and schedules read on, and those that live runs were given."""
 
     async def open_care(self) -> Sequence[OpenCare]:
         """Everything that is not settled, by when it was started."""
 
-    async def care_since(self, since: Instant) -> Sequence[CareRecord]:
-        """What was started from then on, or is open: what budgets count. Oldest first."""
+    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
+        """By policy, of these: what was started from then on, or is open, which is what budgets count. Oldest first."""
 
-    async def care_of(self, table: str, before: Instant | None, limit: int) -> Sequence[CareRecord]:
-        """Maintenance of a table, newest first."""
+    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
+        """Maintenance of a table, newest first. `before`: when the last that was read was started, and its run: several
+        that a person asked for at once have one instant."""

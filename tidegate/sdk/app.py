@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from tidegate.sdk.constraints import in_zone
 from tidegate.sdk.data import Event
+from tidegate.sdk.maintenance import Care
 from tidegate.sdk.programs import Bound, Program, entry_of
 from tidegate.sdk.triggers import When
 
@@ -36,6 +37,7 @@ class App:
         self.timezone = timezone
         self.programs: dict[str, Program[..., Any]] = {}
         self._schedules: dict[str, dict[str, Any]] = {}
+        self._policies: dict[str, dict[str, Any]] = {}
 
     # ── programs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -51,6 +53,7 @@ class App:
         groups: Sequence[str] | None = ...,
         conf: Mapping[str, Any] | None = ...,
         isolation: str | None = ...,
+        remote: str | None = ...,
         environment: Mapping[str, str] | None = ...,
         arguments: Mapping[str, Any] | None = ...,
     ) -> Callable[[Callable[Concatenate[Run, SparkSession, P], R]], Program[P, R]]: ...
@@ -173,6 +176,50 @@ class App:
         metadata = _told({"name": name, "labels": labels, "owner": owner, "description": description})
         self._schedules[name] = {"metadata": metadata, "spec": spec}
 
+    # ── tables ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def maintain(
+        self,
+        name: str,
+        *,
+        tables: str,
+        operations: Sequence[Care],
+        priority: int | None = None,
+        rank: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+        thresholds: Mapping[str, Any] | None = None,
+        weights: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        enabled: bool | None = None,
+    ) -> None:
+        """Declare a maintenance policy: what `operations` are done to the tables that a pattern matches, and when.
+
+        `priority` decides between policies that match one table; `budget` is the most that is spent in a rolling span
+        (`{"bytes": "50 GB", "per": "1d"}`), `rank` who goes first under it (`"debt"` or `"value"`); `thresholds` and
+        `weights` are what issues and the debt score go by. Policies belong to no namespace: `name` is unique among all.
+        """
+        if name in self._policies:
+            raise ValueError(f"application {self.name!r} declares two policies named {name!r}")
+        twice = sorted(
+            {one.operation for one in operations if [x.operation for x in operations].count(one.operation) > 1}
+        )
+        if twice:
+            raise ValueError(f"policy {name!r} names {', '.join(twice)} twice")
+        spec = _told(
+            {
+                "tables": tables,
+                "enabled": enabled,
+                "priority": priority,
+                "tags": tags,
+                "rank": rank,
+                "budget": budget,
+                "thresholds": thresholds,
+                "weights": weights,
+                "operations": {one.operation: one.document(self.timezone) for one in operations},
+            }
+        )
+        self._policies[name] = {"metadata": {"name": name}, "spec": spec}
+
     # ── what is deployed ───────────────────────────────────────────────────────────────────────────────────────────
 
     def application(self) -> dict[str, Any]:
@@ -184,8 +231,13 @@ class App:
             "schedules": [dict(schedule) for schedule in self._schedules.values()],
         }
 
+    def policies(self) -> list[dict[str, Any]]:
+        """What `maintain` declared, as whole documents."""
+        head = {"apiVersion": "tidegate/v1", "kind": "MaintenancePolicy"}
+        return [{**head, **one} for one in self._policies.values()]
+
     def documents(self) -> list[dict[str, Any]]:
-        """The same as a list of whole documents, as a YAML file would hold them."""
+        """All of it as a list of whole documents, as a YAML file would hold them."""
         application = self.application()
         kinds = (("Program", application["programs"]), ("Schedule", application["schedules"]))
         return [
@@ -197,7 +249,7 @@ class App:
             }
             for kind, items in kinds
             for item in items
-        ]
+        ] + self.policies()
 
     def _program_document(self, program: Program[..., Any]) -> dict[str, Any]:
         spec = dict(program.document)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.domain.events import qualified
 from tidegate.domain.instants import format_instant, from_datetime
-from tidegate.sdk import answers, records, sink_answers, tables
+from tidegate.sdk import answers, records, sink_answers, source_answers, tables
 from tidegate.sdk.answers import read
 from tidegate.sdk.backfilling import Backfills
 from tidegate.sdk.connection import Connection, Problem, log_pieces, segment
@@ -49,7 +49,8 @@ class Client:
         self.namespaces = Collection(self, "/namespaces", answers.Declared)
         self.pools = Collection(self, "/pools", answers.Pool)
         self.datasets = Collection(self, "/datasets", answers.Dataset)
-        self.sinks = Collection(self, "/sinks", sink_answers.Sink)
+        self.sinks = Sinks(self, "/sinks", sink_answers.Sink)
+        self.sources = Collection(self, "/sources", source_answers.Source)
         self.calendars = Collection(self, "/calendars", answers.Calendar)
         self.policies = Versioned(self, "/policies", tables.Policy)
         self.tables = tables.Tables(self)
@@ -191,6 +192,14 @@ class Collection(Kept[T]):
         return read(self._shape, self._call("PATCH", name, body=dict(changes)))
 
 
+class Sinks(Collection[sink_answers.Sink]):
+    """Where the event log is delivered to."""
+
+    def replay(self, name: str, *, position: str | None = None) -> int:
+        """Send again what it refused: all of it, or one event. How many are sent."""
+        return int(self._call("POST", name, ":replay", body=_said(position=position))["events"])
+
+
 class Versioned(Collection[T]):
     """Documents with revisions. With `revision` a write is refused (412) when it is not the newest any more."""
 
@@ -257,11 +266,18 @@ class Applications(Kept[answers.Declared]):
         on_update: str | None = None,
         dry_run: bool | None = None,
     ) -> answers.Deployed:
-        """Deploy it into its own namespace, all or nothing; what it had and has no more is deleted."""
+        """Deploy it into its own namespace, all or nothing; what it had and has no more is deleted. Then its policies
+        are written, all or none; one that it declares no more stays until somebody deletes it."""
         declared = app.application()
+        policies = {"documents": app.policies()}
+        if policies["documents"]:  # what is wrong with them is said before anything is written
+            self._client.connection.call("POST", "/apply", body=policies, dry_run=True)
         path = f"/namespaces/{segment(declared.pop('namespace'))}/applications/{segment(declared.pop('name'))}"
         given: dict[str, Any] = {"update_schedules": update_schedules, "on_update": on_update, "dry_run": dry_run}
-        return read(answers.Deployed, self._client.connection.call("PUT", path, body=declared, **given))
+        deployed = read(answers.Deployed, self._client.connection.call("PUT", path, body=declared, **given))
+        if policies["documents"] and not dry_run:
+            self._client.connection.call("POST", "/apply", body=policies)
+        return deployed
 
 
 class Runs:

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
+    """`tables`: how many of the known ones it speaks for; `warning`: why it speaks for none."""
+
     revision: int
     updated_at: datetime
     author: str
+    tables: int
+    warning: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +147,8 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What is decided of an operation now. `blocked_by`: schedule, window, throttle, budget, constraint,
-    predicted_noop."""
+    """What is decided of an operation now. `conditions_ignored`: they do not count, by a setting. `blocked_by`:
+    schedule, window, throttle, budget, constraint, predicted_noop."""
 
     operation: str
     should_run: bool
@@ -155,6 +159,7 @@ class Operation:
     blocked_by: tuple[str, ...]
     why: str
     due_since: datetime | None
+    conditions_ignored: bool
     prediction: Prediction
     last_run: datetime | None
     last_outcome: str | None

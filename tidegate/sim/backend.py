@@ -123,14 +123,14 @@ class Backend:
         else:
             self.driver.at(ready + lasts, lambda: self.end(one, Phase.FINISHED, "succeeded"))
         if ready > one.started_at:
-            self.driver.at(ready, lambda: self.changed(one.host))
+            self.driver.at(ready, lambda: self.changed(one))
 
     def end(self, one: Execution, phase: Phase, outcome: str | None) -> None:
         if one.ended_at is None:
             one.ended_at = self.driver.clock.instant
             one.phase = phase
             one.outcome = outcome
-            self.changed(one.host)
+            self.changed(one)
 
     def stop(self, one: Execution, how: StopHow) -> None:
         now = self.driver.clock.instant
@@ -144,10 +144,10 @@ class Backend:
                 delay = int(self.rng.random() * 5 * SECOND)
                 self.driver.at(now + delay, lambda: self.end(one, Phase.FINISHED, "cancelled"))
 
-    def changed(self, host: str) -> None:
-        """Tell the launchers of that host. Where things go wrong, some do not hear it."""
+    def changed(self, one: Execution) -> None:
+        """Tell the launchers of its host that had to do with it. Where things go wrong, some do not hear it."""
         for launcher in self.launchers:
-            if launcher.host == host and (launcher.gate is None or self.rng.random() > 0.1):
+            if one.attempt in launcher.asked and (launcher.gate is None or self.rng.random() > 0.1):
                 launcher.on_change()
 
     def reboot(self, host: str) -> None:
@@ -178,6 +178,8 @@ class SimLauncher:
         self.kinds = frozenset(kinds)
         self.host = host
         self.on_change: Callable[[], None] = _nobody
+        self.asked: set[AttemptKey] = set()
+        """Attempts that it was asked to start or to seal, and not yet to forget: of those it hears."""
         self._backend = backend
         self.gate = gate
 
@@ -195,6 +197,7 @@ class SimLauncher:
             if fault == "silent":
                 raise Unavailable("the backend does not answer")
         backend = self._backend
+        self.asked.add(launch.attempt)
         if launch.attempt in backend.sealed:
             raise Fenced(f"{launch.identity} was sealed.")
         one = backend.known.get(launch.attempt)
@@ -211,6 +214,7 @@ class SimLauncher:
             await self.gate.backend_call("backend seal")
             if self.gate.backend(("silent",)):
                 raise Unavailable("the backend does not answer")
+        self.asked.add(launch.attempt)
         one = self._backend.known.get(launch.attempt)
         if one is None:
             self._backend.sealed[launch.attempt] = self._backend.driver.clock.instant
@@ -246,6 +250,7 @@ class SimLauncher:
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
         if self.gate is not None:
             await self.gate.backend_call("backend forget")
+        self.asked.difference_update(attempts)
 
 
 def _nobody() -> None:

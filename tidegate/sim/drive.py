@@ -9,8 +9,9 @@ The order in which things happen depends on the seed and on nothing else: no wal
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
 
@@ -88,52 +89,59 @@ class Driver:
     def at(self, when: Instant, call: Callable[[], None]) -> None:
         """Call it at an instant (now, if that has passed)."""
         self._count += 1
-        heapq.heappush(self._alarms, (max(when, self.clock.instant), self._count, call))
+        now = self.clock.instant
+        heappush(self._alarms, (when if when > now else now, self._count, call))
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], owner: Owner, done: Done) -> None:
         self._ready.append(Task(coroutine, owner, done))
 
     def run(self, until: Instant) -> None:
         """Go on until nothing is left to do before `until`; the clock then shows it."""
-        ready, alarms, rng, clock = self._ready, self._alarms, self.rng, self.clock
+        ready, alarms, draw, clock = self._ready, self._alarms, self.rng.random, self.clock
         while True:
             while ready:
-                last = len(ready) - 1
-                if last:
-                    chosen = int(rng.random() * (last + 1))
-                    ready[chosen], ready[last] = ready[last], ready[chosen]
-                self._turn(ready.pop())
+                task = ready.pop()
+                if others := len(ready):
+                    chosen = int(draw() * (others + 1))
+                    if chosen < others:
+                        ready[chosen], task = task, ready[chosen]
+                owner = task.owner
+                if not owner.alive or owner.frozen_until > clock.instant:
+                    self._cannot_go(task)
+                    continue
+                try:
+                    wish = task.coroutine.send(None)
+                except StopIteration as end:
+                    task.done(end.value, None)
+                except Exception as error:
+                    task.done(None, error)
+                else:
+                    if wish is None:
+                        ready.append(task)
+                    else:
+                        self._wait(task, wish)
             if not alarms or alarms[0][0] > until:
                 clock.instant = max(clock.instant, until)
                 return
-            at = alarms[0][0]
-            clock.instant = at
+            at = clock.instant = alarms[0][0]
             while alarms and alarms[0][0] == at:
-                heapq.heappop(alarms)[2]()
+                heappop(alarms)[2]()
 
-    def _turn(self, task: Task) -> None:
-        """One task goes on to its next await."""
+    def _cannot_go(self, task: Task) -> None:
+        """Its process is dead, or frozen for now."""
         owner = task.owner
-        if not owner.alive:
+        if owner.alive:
+            self.at(owner.frozen_until, partial(self._ready.append, task))
+        else:
             task.coroutine.close()
-            return
-        if owner.frozen_until > self.clock.instant:
-            self.at(owner.frozen_until, lambda: self._ready.append(task))
-            return
-        try:
-            wish = task.coroutine.send(None)
-        except StopIteration as end:
-            task.done(end.value, None)
-            return
-        except Exception as error:
-            task.done(None, error)
-            return
-        if wish is None:
-            self._ready.append(task)
-        elif type(wish) is Sleep:
-            self.at(self.clock.instant + wish.duration, lambda: self._ready.append(task))
+
+    def _wait(self, task: Task, wish: object) -> None:
+        """It goes on when what it awaits has come."""
+        go_on = partial(self._ready.append, task)
+        if type(wish) is Sleep:
+            self.at(self.clock.instant + wish.duration, go_on)
         elif type(wish) is Blocked:
-            wish.holder.on_end.append(lambda: self._ready.append(task))
+            wish.holder.on_end.append(go_on)
         elif type(wish) is Gone:
             task.coroutine.close()
         else:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 YIELDING = 0.6
 """At two calls in five others may go first; at each would find no more, and takes longer."""
+NOTHING: Generator[Any, None, None] = (one for one in tuple[Any]())
+"""What is awaited at the others."""
 IDLE_LIMIT = 2 * SECOND
 """What `idle_in_transaction_session_timeout` is: a silent transaction does not live longer."""
 
@@ -48,8 +50,15 @@ class Rates:
     """Its machine goes down with everything that runs there."""
     outage: float = 0.0
     """Nobody reaches the database for a while."""
+    failover: float = 0.0
+    """A standby takes over from the database. What the standby lacks of it is lost: see `lag`."""
     backend: float = 0.0
     """A backend refuses, does not answer, or answers after the effect that it failed."""
+    first: float = 0.0
+    """No connection at the first call of its kind in a history, so that rare ones meet something, too."""
+
+    lag: Duration = 0
+    """How far at most a standby is behind. 0: it has every commit, as under synchronous replication."""
 
     freezes: tuple[float, ...] = (0.5, 3.0, 8.0, 40.0)
     """How long, in seconds, up to half as much more or less."""
@@ -58,13 +67,13 @@ class Rates:
 
     def scaled(self, factor: float) -> Rates:
         """The same faults more or less often."""
-        chances = [one.name for one in fields(self) if one.name not in ("freezes", "restarts")]
+        chances = [one.name for one in fields(self) if isinstance(one.default, float)]
         return replace(self, **{name: getattr(self, name) * factor for name in chances})
 
 
 USUAL = Rates(
     crash=0.002, vanish=0.0005, freeze=0.001, lost=0.003, ambiguous=0.03, slow=0.01, session=0.0003, leave=0.0003,
-    reboot=0.0001, outage=0.0001,
+    reboot=0.0001, outage=0.0001, failover=0.0001,
     backend=0.05,
 )  # fmt: skip
 NONE = Rates()
@@ -77,6 +86,8 @@ class Tally:
     counts: dict[str, int] = field(default_factory=dict)
     points: dict[tuple[str, str], int] = field(default_factory=dict)
     """The same by kind and the call of a port at which it struck."""
+    made: dict[str, int] = field(default_factory=dict)
+    """Every call of a port that was made while faults were about, struck or not, and how often."""
 
     def add(self, kind: str, call: str) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -102,7 +113,7 @@ class Client(Protocol):
 class Gate:
     """Before each call of one process."""
 
-    __slots__ = ("process", "sim", "rng", "open", "at", "_draw", "_ladder", "_any", "_rates", "_tally")
+    __slots__ = ("process", "sim", "rng", "open", "at", "_draw", "_ladder", "_any", "_made", "_rates", "_tally")
 
     def __init__(self, process: Client, rng: Random, rates: Rates, tally: Tally) -> None:
         self.process = process
@@ -117,8 +128,9 @@ class Gate:
 
     def set_rates(self, rates: Rates) -> None:
         self._rates = rates
+        self._made = {} if rates is NONE else self._tally.made
         ladder, height = [], 0.0
-        for kind in ("crash", "vanish", "freeze", "lost", "slow", "session", "leave", "reboot", "outage"):
+        for kind in ("crash", "vanish", "freeze", "lost", "slow", "session", "leave", "reboot", "outage", "failover"):
             if rate := getattr(rates, kind):
                 height += rate
                 ladder.append((height, kind))
@@ -127,7 +139,17 @@ class Gate:
 
     def __await__(self) -> Generator[Any, None, None]:
         """Perhaps let others go first; then the call of the database may happen. Raises Unavailable."""
-        drawn, at = self._draw(), self.at
+        drawn, made, at = self._draw(), self._made, self.at
+        made[at] = count = made.get(at, 0) + 1
+        if count == 1:
+            self._meet(at)
+        if drawn > YIELDING or drawn < self._any:
+            return self._pass(drawn, at)
+        if self.sim.outage_until > self.sim.clock.instant:
+            raise Unavailable("the database does not answer")
+        return NOTHING
+
+    def _pass(self, drawn: float, at: str) -> Generator[Any, None, None]:
         if drawn > YIELDING:
             yield None
         if self.sim.outage_until > self.sim.clock.instant:
@@ -135,9 +157,18 @@ class Gate:
         if drawn < self._any:
             yield from self._strike(drawn, at).__await__()
 
+    def _meet(self, at: str) -> None:
+        """The first call of its kind."""
+        if self._rates.first and self._draw() < self._rates.first:
+            self._tally.add("lost", at)
+            raise Unavailable("the connection was lost")
+
     async def backend_call(self, call: str) -> None:
         """The same before a call of a backend, which an outage of the database does not concern."""
         self.at = call
+        self._made[call] = count = self._made.get(call, 0) + 1
+        if count == 1:
+            self._meet(call)
         drawn = self._draw()
         if drawn > YIELDING:
             await TURN
@@ -177,6 +208,9 @@ class Gate:
             case "outage":
                 process.sim.outage(int(rng.choice((0.2, 2.0, 20.0)) * rng.random() * SECOND))
                 raise Unavailable("the server closed the connection")
+            case "failover":
+                process.sim.failover(int(rng.random() * self._rates.lag), int(rng.random() * 10 * SECOND))
+                await TURN
 
     def idle(self) -> None:
         """This process says nothing for long: the server ends its open transactions."""
@@ -268,6 +302,7 @@ class FaultyTransaction:
                 raise CommitUnknown("the connection was lost while committing")
             case _:
                 delay = int(gate.rng.random() * SECOND)
+                sim.late[inner] = None
                 sim.driver.at(sim.clock.instant + delay, self._late)
                 raise CommitUnknown("the connection was lost while committing")
 
@@ -277,6 +312,7 @@ class FaultyTransaction:
 
     def _late(self) -> None:
         """A commit that was under way arrives."""
+        self._gate.process.sim.late.pop(self._inner, None)
         if not self._inner.over:
             self._inner.commit()
             self._gate.process.wrote(self._inner)
@@ -303,6 +339,10 @@ READS = frozenset(
         "next_wake",
         "open_attempts",
         "stop_requests",
+        "sinks",
+        "settled",
+        "outgoing",
+        "held_attempts",
         "alive",
         "silent",
         "inbox_waits",
@@ -314,7 +354,7 @@ READS = frozenset(
         "backfills_live",
         "backfill",
         "backfills",
-        "standings_between",
+        "standings_in",
     }
 )
 """Calls that change nothing: their answer is lost or not, which is the same."""

@@ -34,7 +34,7 @@ from tidegate.domain.triggers import (
     Trigger,
 )
 from tidegate.ports.collecting import NewEvent
-from tidegate.ports.control import Metadata
+from tidegate.ports.records import Metadata
 from tidegate.sim.drive import Sleep
 from tidegate.sim.workload import People, Size
 

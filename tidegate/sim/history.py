@@ -6,7 +6,7 @@ statistics), and what really ran (executions, as the backend saw them). `observe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from tidegate.domain.collected import Deadline, Topic
 from tidegate.domain.constraints import Gauge
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import AttemptKey, RunKey
-from tidegate.domain.instants import Instant, format_instant
+from tidegate.domain.instants import Duration, Instant, format_instant
 from tidegate.domain.runs import LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
 from tidegate.domain.triggers import Trigger
@@ -25,7 +25,8 @@ from tidegate.ports.collecting import Collecting, NewEvent, Receipt
 from tidegate.sim.backend import Execution
 from tidegate.sim.memory.collect import read_collecting
 from tidegate.sim.memory.event_rows import ArrivalRow, Reset, SubscriptionRow
-from tidegate.sim.memory.rows import DecisionRow
+from tidegate.sim.memory.rows import DecisionRow, PostponedRow
+from tidegate.sim.sink_facts import SinkFact, sink_facts
 
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
@@ -189,6 +190,7 @@ class History:
     snapshots: tuple[Snapshot, ...]
     queues: Mapping[str, Instant]  # the instants of queues that have one
     decisions: tuple[DecisionRow, ...]  # of admitters, in the order of their commits
+    postponed: tuple[PostponedRow, ...]
     freezes: tuple[tuple[Instant, bool], ...]  # from when on everything was frozen, or not
     calendars: tuple[tuple[Instant, str, Calendar | None], ...]  # as they were put and deleted
     readings: tuple[tuple[Instant, str, Gauge], ...]  # as they were recorded
@@ -197,8 +199,19 @@ class History:
     topic_names: Mapping[int, Topic]
     published: tuple[tuple[NewEvent, Receipt], ...]  # what publishers were told
     logged: Mapping[int, tuple[str, str | None]]  # position -> source and id of events that somebody published
+    schedulers: tuple[tuple[int, Instant, Instant | None], ...]  # instance, up since, until
+    crash_wait: Duration
     faults: tuple[str, ...]  # what parts raised that they should not
     injected: Mapping[str, int]
+    log: tuple[tuple[int, Instant, str], ...] = ()
+    """Every event: its position, when, and its type."""
+    sinks: tuple[SinkFact, ...] = ()
+    looked: Mapping[RunKey, Sequence[Instant]] = field(default_factory=dict)
+    """When each run began to be judged, also by who died over it."""
+    appeared: Mapping[RunKey, Instant] = field(default_factory=dict)
+    """When each run was committed."""
+    losses: tuple[tuple[Instant, Instant], ...] = ()
+    """What was committed after the one and before the other was lost when a standby took over."""
     deadlocks: int = 0
     """How often transactions waited for each other and one of them had to try again: a nuisance, not a fault."""
     digest: str = field(default="")
@@ -254,6 +267,7 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         snapshots=snapshots,
         queues=dict(sim.store.queue_instants()),
         decisions=tuple(data.decisions),
+        postponed=tuple(data.postponed),
         freezes=tuple(sim.freezes),
         calendars=tuple(sim.calendars),
         readings=tuple(sim.readings),
@@ -262,8 +276,19 @@ def observe(sim: Simulation, snapshots: tuple[Snapshot, ...] = ()) -> History:
         topic_names={number: topic for topic, number in data.topic_ids.items()},
         published=tuple(sim.published),
         logged={event.pos: (event.source, event.id) for event in data.events if event.run is None},
+        schedulers=tuple(
+            (row.id, row.up_since, row.ended_at)
+            for _, row in sorted(data.instance.rows.items())
+            if row.role in ("scheduler", "all")
+        ),
+        crash_wait=sim.pace.admitter.crash_wait,
         faults=tuple(sim.faults),
         injected=dict(sorted(sim.tally.counts.items())),
+        log=tuple((event.pos, event.at, event.type) for event in data.events) if sim.targets else (),
+        sinks=sink_facts(sim),
+        looked=data.looked,
+        appeared=sim.appeared,
+        losses=tuple(sim.losses),
         deadlocks=data.deadlocks,
     )
     object.__setattr__(history, "digest", _digest(history))

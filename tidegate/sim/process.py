@@ -16,30 +16,31 @@ from typing import TYPE_CHECKING, Any
 from tidegate.control.pausing import pause
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
-from tidegate.engine.admitter import Admitter
+from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE, SECOND, Duration, Instant
+from tidegate.engine.admitter import Admitter, AdmitterSettings
 from tidegate.engine.backfiller import Backfiller
 from tidegate.engine.deadlines import Deadlines
 from tidegate.engine.dispatcher import Dispatcher
 from tidegate.engine.janitor import Janitor, JanitorSettings
 from tidegate.engine.matcher import Matcher
 from tidegate.engine.membership import Membership, MembershipSettings
-from tidegate.engine.outcome import Outcome, Part, Topic
+from tidegate.engine.outcome import SHARED, Outcome, Part, Topic
 from tidegate.engine.pauser import Pauser
 from tidegate.engine.prober import Prober, ProberSettings
 from tidegate.engine.publisher import Publisher
 from tidegate.engine.reconciler import Reconciler, ReconcilerSettings
+from tidegate.engine.relay import Relay, RelaySettings
 from tidegate.engine.supervisor import Supervisor, SupervisorSettings
 from tidegate.engine.timekeeper import Timekeeper, TimekeeperSettings
 from tidegate.engine.watch import Watch
 from tidegate.sim.backend import SimLauncher
 from tidegate.sim.drive import Sleep, finish
 from tidegate.sim.faults import FaultyStore, Gate
+from tidegate.sim.sinks import SimSinks
 
 if TYPE_CHECKING:
     from tidegate.sim.world import Simulation
 
-SHARED = frozenset({Topic.CLOCK, Topic.ADMIT, Topic.READY, Topic.STOP, Topic.EVENTS, Topic.BACKFILL})
 KINDS = ("command", "python", "spark_sql", "pyspark", "spark_submit", "http")
 BACKOFF, BACKOFF_MOST = 100 * MILLISECOND, 5 * SECOND
 
@@ -53,8 +54,10 @@ class Pace:
     membership: MembershipSettings = MembershipSettings(heartbeat=4 * SECOND, look=5 * SECOND, patience=12 * SECOND)
     supervisor: SupervisorSettings = SupervisorSettings(look=8 * SECOND, poll=8 * SECOND)
     timekeeper: TimekeeperSettings = TimekeeperSettings()
+    admitter: AdmitterSettings = AdmitterSettings(crash_wait=40 * SECOND, patience=12 * SECOND)
     reconciler: ReconcilerSettings = ReconcilerSettings()
     janitor: JanitorSettings = JanitorSettings()
+    relay: RelaySettings = RelaySettings(look=2 * SECOND)
     prober: ProberSettings = ProberSettings(look=5 * SECOND, term=20 * SECOND)
 
 
@@ -62,6 +65,7 @@ IDLE = Pace(
     poll=60 * SECOND,
     membership=MembershipSettings(heartbeat=10 * SECOND, look=10 * SECOND, patience=30 * SECOND),
     supervisor=SupervisorSettings(look=10 * SECOND, poll=10 * SECOND),
+    admitter=AdmitterSettings(crash_wait=5 * MINUTE, patience=30 * SECOND),
 )
 """A calm system with a heartbeat every 10 s."""
 
@@ -108,6 +112,7 @@ class Slot:
             process.sim.driver.spawn(self._step(process.gate), process, self._stepped)
 
     async def _step(self, gate: Gate) -> tuple[Instant, Outcome]:
+        gate.at = "now"
         await gate  # asking the database for its time
         now = self.process.sim.clock.instant
         return now, await self.part.step(now)
@@ -185,7 +190,7 @@ class Process:
         self.fence = fence
         for launcher in self.sim.make_launchers(self):
             await launcher.open()
-            launcher.on_change = self._backend_news
+            launcher.on_change = self.backend_news
             self.launchers.append(launcher)
         return fence
 
@@ -211,7 +216,7 @@ class Process:
         if self.role in ("scheduler", "all"):
             parts += [
                 sim.parts.timekeeper(store, fence, pace.timekeeper),
-                sim.parts.admitter(store, fence),
+                sim.parts.admitter(store, fence, pace.admitter),
                 sim.parts.publisher(store, fence),
                 sim.parts.matcher(store, fence),
                 sim.parts.deadlines(store, fence),
@@ -222,6 +227,8 @@ class Process:
                 parts.append(sim.parts.backfiller(store, fence))
             if sim.pauses:
                 parts.append(Pauser(store, partial(pause, store), HOUR))
+            if sim.targets is not None:
+                parts.append(sim.parts.relay(store, SimSinks(sim.targets, self), fence, pace.relay))
             if sim.probes is not None:
                 parts.append(sim.parts.prober(store, sim.probes, fence, pace.prober))
         if self.role in ("worker", "all"):
@@ -247,7 +254,8 @@ class Process:
         if elsewhere:
             self.sim.announce(elsewhere, self)
 
-    def _backend_news(self) -> None:
+    def backend_news(self) -> None:
+        """A launcher or a sink has something to say."""
         for slot in self.slots:
             if Topic.BACKEND in slot.topics:
                 slot.hear(Topic.BACKEND)
@@ -345,6 +353,7 @@ class Parts:
     janitor: type[Janitor] = Janitor
     backfiller: type[Backfiller] = Backfiller
     prober: type[Prober] = Prober
+    relay: type[Relay] = Relay
     dispatcher: type[Dispatcher] = Dispatcher
     supervisor: type[Supervisor] = Supervisor
     membership: type[Membership] = Membership

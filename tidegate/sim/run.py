@@ -8,15 +8,17 @@ from random import Random
 
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import HOUR, MINUTE, Duration, Instant
+from tidegate.domain.runs import Cause
 from tidegate.sim.backend import CALM, ROUGH, Habits
 from tidegate.sim.clock import VirtualClock
-from tidegate.sim.faults import NONE, USUAL, FaultyStore, Gate, Rates
+from tidegate.sim.faults import NONE, USUAL, FaultyStore, Gate, Rates, Tally
 from tidegate.sim.feeds import Feeders, Feeds
 from tidegate.sim.gating import Readings
 from tidegate.sim.history import History, Violation, observe, snapshot
 from tidegate.sim.laws import judge
 from tidegate.sim.memory import MemoryStore
 from tidegate.sim.process import Pace, Parts, new_rng
+from tidegate.sim.sinks import Targets
 from tidegate.sim.workload import People, Size
 from tidegate.sim.world import Simulation
 
@@ -48,7 +50,13 @@ class Verdict:
     history: History
     violations: tuple[Violation, ...]
     asked: dict[str, int]  # what people did
-    points: dict[tuple[str, str], int] = field(default_factory=dict)  # kind of fault, call -> how often it struck there
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def decided(self) -> int:
+        """Fires of clocks that have an outcome, one by one."""
+        history = self.history
+        return sum(run.cause is Cause.FIRE for run in history.runs) + sum(one.n for one in history.stretches)
 
     @property
     def fires(self) -> int:
@@ -73,6 +81,8 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     )
     if scenario.size.gates:
         sim.probes = Readings(new_rng(seed, "readings"))
+    if scenario.size.sinks:
+        sim.targets = Targets(new_rng(seed, "sinks"))
     sim.backfills = scenario.size.backfills > 0
     people = settle_people(sim, rng, scenario.size)
     until = sim.clock.instant + scenario.span
@@ -97,7 +107,7 @@ def simulate(seed: int, scenario: Scenario = Scenario()) -> Verdict:
     first = snapshot(sim)
     sim.run(scenario.settle)
     history = observe(sim, (first, snapshot(sim)))
-    return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())), dict(sim.tally.points))
+    return Verdict(history, tuple(judge(history)), dict(sorted(people.done.items())), sim.tally)
 
 
 def settle_people(sim: Simulation, rng: Random, size: Size) -> People:

@@ -12,7 +12,7 @@ from tidegate.domain.instants import HOUR, MINUTE
 from tidegate.domain.programs import Command
 from tidegate.domain.schedules import ScheduleSpec
 from tidegate.domain.triggers import Cron
-from tidegate.ports.control import Metadata
+from tidegate.ports.records import Metadata
 from tidegate.sim.drive import finish
 from tidegate.sim.process import IDLE
 from tidegate.sim.run import Scenario, simulate
@@ -28,9 +28,10 @@ class Speed:
     seconds: float  # of one core
 
 
-def measure(hours: float) -> Speed:
-    """Ten minutely schedules, programs of a second, heartbeats every 10 s, no faults, for so many virtual hours."""
-    sim = Simulation(1, rates=None, pace=IDLE, together=True)
+def measure(hours: float, schedulers: int = 0) -> Speed:
+    """Ten minutely schedules, programs of a second, heartbeats every 10 s, no faults, for so many virtual hours; with
+    so many schedulers and a worker, or all in one process (0)."""
+    sim = Simulation(1, rates=None, pace=IDLE, together=not schedulers, schedulers=schedulers, workers=1)
     finish(_declare(sim))
     sim.store.data.pool.rows["default"].slots = SCHEDULES
     sim.start()

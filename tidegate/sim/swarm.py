@@ -10,9 +10,11 @@ some; processes, schedules, gates, feeds, habits of programs and the pace of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from random import Random
+from textwrap import fill
+from typing import Any
 
 from tidegate.domain.instants import MILLISECOND, MINUTE, SECOND, Duration
 from tidegate.domain.schedules import Mode
@@ -20,7 +22,7 @@ from tidegate.engine.membership import MembershipSettings
 from tidegate.engine.supervisor import SupervisorSettings
 from tidegate.engine.timekeeper import TimekeeperSettings
 from tidegate.sim.backend import ROUGH
-from tidegate.sim.faults import USUAL, Rates
+from tidegate.sim.faults import USUAL, Rates, Tally
 from tidegate.sim.feeds import Feeds
 from tidegate.sim.process import Pace, new_rng
 from tidegate.sim.run import Scenario
@@ -40,6 +42,8 @@ def mix(seed: int, span: Duration) -> Scenario:
             slots=rng.choice((1, 3, 8)),
             every=rng.choice((5 * SECOND, 30 * SECOND, 5 * MINUTE)),
             gates=rng.choice((0.0, 0.0, 0.05, 0.3)),
+            sinks=rng.random() < 0.4,
+            backfills=rng.choice((0.0, 0.0, 0.1, 0.4)),
         ),
         feeds=_feeds(rng),
         rates=_rates(rng),
@@ -52,13 +56,14 @@ def mix(seed: int, span: Duration) -> Scenario:
 
 def _rates(rng: Random) -> Rates:
     """Of each kind none, the usual, or several times as many."""
-    drawn = {}
+    drawn: dict[str, Any] = {}
     for one in fields(Rates):
         usual = getattr(USUAL, one.name)
         if isinstance(usual, float):
             drawn[one.name] = usual * rng.choice((0.0, 0.0, 0.0, 1.0, 2.0, 4.0))
     freezes = rng.choice((USUAL.freezes, (0.1, 1.0), (15.0, 60.0)))
     restarts = rng.choice((USUAL.restarts, (0.05, 0.5), (10.0, 60.0)))
+    drawn["first"], drawn["lag"] = rng.choice((0.0, 0.5)), rng.choice((0, 0, 0, 2 * SECOND))
     return replace(USUAL, **drawn, freezes=freezes, restarts=restarts)
 
 
@@ -87,16 +92,18 @@ def _pace(rng: Random) -> Pace:
 
 @dataclass(slots=True)
 class Coverage:
-    """Which kinds of faults struck at which calls of a port."""
+    """Which kinds of faults struck at which calls of a port, of all calls that were made."""
 
     struck: Counter[tuple[str, str]] = field(default_factory=Counter)
+    made: Counter[str] = field(default_factory=Counter)
 
-    def add(self, points: Mapping[tuple[str, str], int]) -> None:
-        self.struck.update(points)
+    def add(self, tally: Tally) -> None:
+        self.struck.update(tally.points)
+        self.made.update(tally.made)
 
     @property
     def calls(self) -> list[str]:
-        return sorted({call for _, call in self.struck})
+        return sorted({*self.made, *(call for _, call in self.struck)})
 
     @property
     def kinds(self) -> list[str]:
@@ -107,19 +114,27 @@ class Coverage:
         answer lost, a backend that fails) is left out."""
         return [(kind, call) for kind in self._anywhere() for call in self.calls if not self.struck[kind, call]]
 
+    def spared(self) -> list[str]:
+        """Calls that were made, and at which nothing ever struck."""
+        by_call = self._by_call()
+        return [call for call in self.calls if not by_call[call]]
+
     def _anywhere(self) -> Iterable[str]:
         return [kind for kind in self.kinds if "." not in kind]
 
+    def _by_call(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (_, call), count in self.struck.items():
+            found[call] += count
+        return found
+
     def told(self) -> str:
-        """In a few lines."""
-        anywhere, calls, never = list(self._anywhere()), self.calls, self.never()
-        possible = len(anywhere) * len(calls)
-        missing = Counter(call for _, call in never)
-        lines = [
+        """How much was tried, and each call with how often something struck there, the least first."""
+        anywhere, never, by_call = list(self._anywhere()), self.never(), self._by_call()
+        possible = len(anywhere) * len(self.calls)
+        each = ", ".join(f"{call} {by_call[call]}" for call in sorted(self.calls, key=lambda one: (by_call[one], one)))
+        return (
             f"fault points: {possible - len(never)} of {possible} were struck "
-            f"({len(anywhere)} kinds of faults x {len(calls)} calls of ports), {sum(self.struck.values())} times"
-        ]
-        if missing:
-            least = ", ".join(f"{call} ({count})" for call, count in missing.most_common(8))
-            lines.append(f"  least tried (kinds that never struck there): {least}")
-        return "\n".join(lines)
+            f"({len(anywhere)} kinds of faults x {len(self.calls)} calls of ports), {sum(self.struck.values())} times\n"
+            + fill(each, width=120, initial_indent="  ", subsequent_indent="  ")
+        )

@@ -32,8 +32,8 @@ from tidegate.engine.membership import MembershipSettings
 from tidegate.engine.outcome import Topic
 from tidegate.engine.reconciler import ReconcilerSettings
 from tidegate.engine.supervisor import SupervisorSettings
-from tidegate.ports.control import AttemptRecord, RunRecord
 from tidegate.ports.launching import Launch
+from tidegate.ports.records import AttemptRecord, RunRecord
 from tidegate.sdk.data import Event
 from tidegate.sdk.inputs import Inputs
 from tidegate.sdk.triggers import When

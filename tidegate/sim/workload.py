@@ -34,8 +34,8 @@ from tidegate.domain.schedules import (
     WaitingPolicy,
 )
 from tidegate.domain.triggers import AfterFinish, At, Cron, Interval, Trigger, WindowDays
-from tidegate.ports.control import Metadata
-from tidegate.sim import backfilling, gating
+from tidegate.ports.records import Metadata
+from tidegate.sim import backfilling, gating, sinks
 from tidegate.sim.drive import Sleep
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Size:
     """Between two things people do, on average."""
     backfills: float = 0.0
     """How likely what somebody does is about a backfill: asked for, paused, resumed or cancelled."""
+    sinks: bool = False
+    """Whether what happens is told to sinks."""
     gates: float = 0.0
     """How likely a schedule declares each kind of constraint beside concurrency, belongs to groups, or is suspended in
     another mode than drop; above 0 people also freeze, change calendars, and resources are read."""
@@ -85,6 +87,8 @@ class People:
             await self.insist(partial(self._pool, name, slots, rate))
         for number in range(self.size.programs):
             await self.insist(partial(self._program, f"p{number}"))
+        for name in sinks.DECLARED if self.size.sinks else ():
+            await self.insist(partial(sinks.declare, self, name))
         if self.size.gates:
             await self.insist(partial(gating.put_calendar, self))
         for _ in range(self.size.schedules):

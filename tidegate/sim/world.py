@@ -19,15 +19,19 @@ from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.engine.outcome import Topic
 from tidegate.ports.collecting import NewEvent, Receipt
-from tidegate.ports.control import Freeze
 from tidegate.ports.probing import Probes
+from tidegate.ports.records import Freeze
+from tidegate.ports.sinks import SinkRecord
 from tidegate.sim.backend import CALM, ROUGH, Backend, Habits, SimLauncher
 from tidegate.sim.clock import VirtualClock
 from tidegate.sim.drive import Blocked, Driver
 from tidegate.sim.faults import NONE, USUAL, Gate, Rates, Tally
 from tidegate.sim.memory import MemoryStore
+from tidegate.sim.memory.image import go_on_from, image
 from tidegate.sim.memory.rows import CalendarRow, GaugeRow, PoolRow
+from tidegate.sim.memory.tables import Transaction
 from tidegate.sim.process import KINDS, Pace, Parts, Process, new_rng
+from tidegate.sim.sinks import Targets
 
 EPOCH: Instant = 1_774_699_200 * SECOND
 """Where virtual time begins: 2026-03-28T12:00:00Z, half a day before Europe's clocks change."""
@@ -58,6 +62,7 @@ class Simulation:
         self.store = store(self.clock)
         self.store.data.wait = Blocked
         self.store.data.listeners.append(self._said)
+        self.store.data.told_of_end = self._told_of_end
         self.faulty = rates is not None
         self.rates = rates or NONE
         self.tally = Tally()
@@ -65,11 +70,19 @@ class Simulation:
         self.parts = parts
         self.backend = Backend(self.driver, new_rng(seed, "programs"), habits or (ROUGH if rates else CALM))
         self.outage_until: Instant = 0
+        self.late: dict[Transaction, None] = {}
+        """Commits under way whose answer was lost."""
+        self.losses: list[tuple[Instant, Instant]] = []
+        """What was committed after the one and before the other is lost."""
+        self._failing_over = False
         self.processes: list[Process] = []
         self.gates: list[Gate] = []  # of people
         self.calm_since: Instant | None = None
         self.writes: list[tuple[str, int, int]] = []
         self.grants: list[tuple[str, int, int, Instant, Instant]] = []
+        self.appeared: dict[RunKey, Instant] = {}
+        """When each run was really there, whatever `now` the step had that made it."""
+        self.store.data.born = self._born
         self.resyncs: list[tuple[int, Instant, tuple[Any, ...]]] = []
         self.cancels: list[tuple[RunKey, Instant]] = []
         self.published: list[tuple[NewEvent, Receipt]] = []
@@ -78,6 +91,10 @@ class Simulation:
         self.on_pool: Callable[[PoolRow], None] | None = None
         self.probes: Probes | None = None
         """What reads resources; None: nobody does."""
+        self.targets: Targets | None = None
+        """Where sinks deliver to; None: nobody relays."""
+        self.sinks_since: dict[str, int] = {}
+        self.store.data.sink.follow = self._sink_changed
         self.backfills = False
         """Whether anybody asks for backfills: then schedulers walk them."""
         self.freezes: list[tuple[Instant, bool]] = []
@@ -140,6 +157,9 @@ class Simulation:
                 gate.set_rates(NONE)
         self.driver.run(self.clock.instant + span)
 
+    def _born(self, run: RunKey) -> None:
+        self.appeared[run] = self.clock.instant
+
     def _pool_changed(self, old: PoolRow | None, new: PoolRow | None) -> None:
         """Remember the most slots each pool ever had, and might ever borrow."""
         for pool in (old, new):
@@ -149,6 +169,10 @@ class Simulation:
                 self.most_borrowed[pool.name] = max(self.most_borrowed.get(pool.name, 0), most)
         if new is not None and self.on_pool is not None:
             self.on_pool(new)
+
+    def _sink_changed(self, old: SinkRecord | None, new: SinkRecord | None) -> None:
+        if old is None and new is not None:
+            self.sinks_since[new.name] = new.spot.pos
 
     def _freeze_changed(self, old: Freeze | None, new: Freeze | None) -> None:
         self.freezes.append((self.clock.instant, new is not None))
@@ -174,6 +198,14 @@ class Simulation:
                 delay = int(self.rng.random() * 20 * MILLISECOND)
                 self.driver.at(self.clock.instant + delay, _waker(process, topics))
 
+    def _told_of_end(self, instance_id: int) -> None:
+        """The session of the next in the ring has gone: it hears of it at once, or, where there are faults, of every
+        eighth not at all and finds it by looking."""
+        for process in self.processes:
+            here = process.alive and process.fence is not None and process.fence.instance_id == instance_id
+            if here and not (self.faulty and instance_id % 8 == 0):
+                self.driver.at(self.clock.instant + MILLISECOND, _waker(process, frozenset({Topic.GONE})))
+
     def _said(self, topic: str) -> None:
         """A transaction of people's committed."""
         self.announce(frozenset({Topic(topic)}), None)
@@ -185,6 +217,25 @@ class Simulation:
         for gate in [*self.gates, *(process.gate for process in self.processes)]:
             for transaction in list(gate.open) if gate is not None else ():
                 transaction.kill()
+
+    def failover(self, lag: Duration, span: Duration) -> None:
+        """After `lag` a standby takes over that lacks what was committed in it; it takes `span` to be there."""
+        if self._failing_over:
+            return
+        self._failing_over = True
+        since, has = self.clock.instant, image(self.store.data) if lag else None
+
+        def take_over() -> None:
+            self._failing_over = False
+            self.outage(span)
+            for transaction in list(self.late):
+                transaction.kill()
+            self.store.data.server += 1
+            if has is not None:
+                go_on_from(self.store.data, has)
+                self.losses.append((since, self.clock.instant))
+
+        self.driver.at(since + lag, take_over)
 
     def reboot(self, host: str) -> None:
         """A machine goes down with everything that runs on it."""

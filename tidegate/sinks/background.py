@@ -1,15 +1,12 @@
-"""What all sinks share: delivering in the background, so that the relay never waits, and secrets by reference."""
+"""What all sinks share: delivering in the background, so that the relay never waits."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
-from tidegate.domain.errors import Refused
 from tidegate.ports.sinks import Delivery, Message
 
 
@@ -37,7 +34,7 @@ class BackgroundSink(ABC):
         if (
             fault is not None
         ):  # a mistake of ours, or of a library: told as any other, so that it holds up no other sink
-            return Delivery(passed=0, fault=f"{type(fault).__name__}: {fault}")
+            return Delivery(passed=0, fault=f"{type(fault).__name__}: {fault}".rstrip(".") + ".")
         return task.result()
 
     async def close(self) -> None:
@@ -46,23 +43,3 @@ class BackgroundSink(ABC):
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
             self._task = None
-
-
-def revealed(reference: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What `env:NAME` or `file:PATH` stands for; other text is itself. Raises Refused, never repeating a secret."""
-    kind, _, place = reference.partition(":")
-    match kind:
-        case "env":
-            if not environ.get(place):
-                raise Refused(
-                    f"The environment variable {place} is not set.", remedy="Set it where schedulers are started."
-                )
-            return environ[place]
-        case "file":
-            try:
-                return Path(place).read_text(encoding="utf-8").rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-                raise Refused(f"The secret in {place} cannot be read: {why}.") from None
-        case _:
-            return reference

@@ -18,9 +18,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tidegate.documents.references import revealed
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.sinks import Delivery, Message
-from tidegate.sinks.background import BackgroundSink, revealed
+from tidegate.sinks.background import BackgroundSink
 
 PATIENCE = 10.0
 """Seconds without any acknowledgement after which a batch is given up."""
@@ -41,6 +42,7 @@ class KafkaSink(BackgroundSink):
         self._topic = spec.topic
         self._options = _options(name, spec)
         self._producer: Producer | None = None
+        self._alone = False
         self._left = threading.Event()
         self._why = ""
 
@@ -58,8 +60,9 @@ class KafkaSink(BackgroundSink):
         refused: list[tuple[int, str]] = []
         place, singly_to = 0, 0
         while place < len(messages):
-            sent = messages[place : place + 1] if place < singly_to else messages[place:]
-            errors = self._send(sent)
+            alone = place < singly_to
+            sent = messages[place : place + 1] if alone else messages[place:]
+            errors = self._send(sent, alone)
             wrong = [number for number, error in enumerate(errors) if error is not None]
             if not wrong:
                 place += len(sent)
@@ -77,7 +80,7 @@ class KafkaSink(BackgroundSink):
                 place += 1
         return Delivery(passed=place, refused=tuple(refused))
 
-    def _send(self, messages: Sequence[Message]) -> list[KafkaError | None]:
+    def _send(self, messages: Sequence[Message], alone: bool) -> list[KafkaError | None]:
         """Send them and wait; for each what was wrong, or None when it was acknowledged."""
         errors: list[KafkaError | None] = [KafkaError(KafkaError._TIMED_OUT)] * len(messages)
         told = [0]
@@ -91,7 +94,7 @@ class KafkaSink(BackgroundSink):
 
         sent = 0
         try:
-            producer = self._open()
+            producer = self._open(alone)
         except KafkaException as fault:
             errors[0] = fault.args[0]
             return errors
@@ -127,13 +130,19 @@ class KafkaSink(BackgroundSink):
                 producer.poll(_POLL)
             except KafkaException as fault:  # it has stopped for good: some is still told, and some never
                 self._why, patience = _said(fault.args[0]), STOPPED
+                self._left.wait(_POLL)  # it says so at once, each time: that is no waiting
             idle = 0.0 if told[0] > seen else idle + _POLL
             seen = told[0]
 
-    def _open(self) -> Producer:
+    def _open(self, alone: bool) -> Producer:
+        """A message that goes alone leaves no gap. Its producer may then refuse it without stopping for good, after
+        which librdkafka does not always tell what was wrong with which."""
+        if self._producer is not None and self._alone != alone:
+            self._part()
         if self._producer is None:
-            self._why = ""
-            self._producer = Producer({**self._options, "error_cb": self._hear}, logger=_SILENT)
+            self._why, self._alone = "", alone
+            given = {**self._options, "enable.gapless.guarantee": not alone, "error_cb": self._hear}
+            self._producer = Producer(given, logger=_SILENT)
             self._producer.list_topics(timeout=PATIENCE / 2)  # a broker that is away is known at once
         return self._producer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,11 +11,14 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, errors, sql
 
+from tidegate.documents.references import revealed
 from tidegate.domain.instants import to_datetime
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.sinks import Delivery, Message
-from tidegate.sinks.background import BackgroundSink, revealed
+from tidegate.sinks.background import BackgroundSink
 
+_ANSWER = 60.0
+"""Seconds for one delivery; the server itself gives up a statement after 30, if it is there."""
 _MAKE = """
 CREATE TABLE IF NOT EXISTS {} (
     id text PRIMARY KEY, at timestamptz NOT NULL, type text NOT NULL, key text, schedule text, event jsonb NOT NULL
@@ -38,16 +42,23 @@ class TableSink(BackgroundSink):
 
     async def deliver(self, messages: Sequence[Message]) -> Delivery:
         try:
-            connection = await self._connect()
-            try:
-                await self._write(connection, messages)
-                return Delivery(passed=len(messages))
-            except (errors.DataError, errors.IntegrityError, errors.RaiseException):
-                return await self._singly(connection, messages)
+            async with asyncio.timeout(_ANSWER):
+                return await self._deliver(messages)
         except (psycopg.Error, OSError) as fault:
             await self._part()
-            said = str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__
-            return Delivery(passed=0, fault=f"The table does not take them: {said}")
+            told = str(fault).strip() or (
+                f"no answer for {_ANSWER:g} s" if isinstance(fault, TimeoutError) else type(fault).__name__
+            )
+            said = told.splitlines()[0]
+            return Delivery(passed=0, fault=f"The table does not take them: {said.rstrip('.')}.")
+
+    async def _deliver(self, messages: Sequence[Message]) -> Delivery:
+        connection = await self._connect()
+        try:
+            await self._write(connection, messages)
+            return Delivery(passed=len(messages))
+        except (errors.DataError, errors.IntegrityError, errors.RaiseException):
+            return await self._singly(connection, messages)
 
     async def close(self) -> None:
         await super().close()

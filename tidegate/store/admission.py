@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.admission import AdmissionFacts, Admit, Candidate, Discard, Hold
 from tidegate.domain.constraints import Needs, Starts
+from tidegate.domain.crashes import Crash
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.runs import Cause
@@ -18,9 +19,9 @@ from tidegate.store.connection import Cursor, Row, Session
 from tidegate.store.facts import MOST_QUEUED, facts_of, keep_starts, read_starts
 from tidegate.store.holdings import Released, change, finish, split
 from tidegate.store.partitions import day_of
-from tidegate.store.queues import MOST_QUEUES, POOL, Heads, limit_of
+from tidegate.store.queues import MOST_QUEUES, OUT_OF_TURN, POOL, Heads, limit_of
 from tidegate.store.sql import Query, load
-from tidegate.store.transactions import SEPARATOR, FencedTx, Parts, ascending, columns
+from tidegate.store.transactions import SEPARATOR, SPACE, FencedTx, I, Parts, ascending, columns
 
 Q = load("admission")
 GATES = load("gates")
@@ -67,22 +68,21 @@ class AdmissionTx(FencedTx):
     async def _with_their_clocks(self, rows: list[Row]) -> list[Row]:
         """Runs whose admission or end concerns their schedule's clock, since it collects or counts from their end, are
         judged with it. It comes before them in the order of locks: where it is taken, they are left for next time."""
-        wanted = sorted({row[1] for row in rows if row[23]})
+        wanted = sorted({row[1] for row in rows if row[25]})
         if not wanted:
             return rows
         free = {row[0] for row in await self.fetch(COLLECTING.lock_trees, schedules=Ints(wanted))}
-        self._heads.passed_over(row[10] for row in rows if row[23] and row[1] not in free)
-        return [row for row in rows if row[1] in free or not row[23]]
+        self._heads.passed_over(row[10] for row in rows if row[25] and row[1] not in free)
+        return [row for row in rows if row[1] in free or not row[25]]
 
     async def _candidates(self, rows: Sequence[Row]) -> Sequence[Candidate]:
         learn = self.parts.definitions
-        revisions = await learn.revisions(self.session, {(row[1], row[19]) for row in rows})
-        programs = await learn.programs(self.session, {(row[20], row[21]) for row in rows})
+        revisions = await learn.revisions(self.session, {(row[1], row[21]) for row in rows})
+        programs = await learn.programs(self.session, {(row[22], row[23]) for row in rows})
         found = []
-        for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, _, *more in rows:
-            cause, closed, fire_time, previous_fire, caused_by, rendered, _, rev, program, program_rev, deleted, _ = (
-                more
-            )
+        for slot, schedule, order, priority, created, expires, attempts, held, given, _, wake_key, limit, *more in rows:
+            cause, closed, fire_time, previous_fire, caused_by, rendered, _, backoff, restart, *newest = more
+            rev, program, program_rev, deleted, _ = newest
             key = RunKey(slot, ScheduleId(schedule), order)
             self._claimed[key] = _Claimed(rev, wake_key, attempts == 0)
             revision = revisions[schedule, rev]
@@ -107,9 +107,16 @@ class AdmissionTx(FencedTx):
                     caused_by=caused_by,
                     rendered=rendered,
                     queued=wake_key,
+                    in_turn=limit != OUT_OF_TURN,
+                    crash=None if backoff is None else Crash(retry_at=backoff, restart_at=restart),
                 )
             )
         return found
+
+    async def oldest_scheduler(self, now: Instant, patience: Duration) -> Instant:
+        row = await self.session.row(I.oldest, id=self.fence.instance_id, now=now, patience=patience, space=SPACE)
+        assert row is not None and row[0] is not None
+        return int(row[0])
 
     # ── facts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,6 +230,7 @@ class AdmissionTx(FencedTx):
             keys=Texts(one.wake_key for one in holds),
             limits=Ints(limit_of(one.wake_key, one.limit) for one in holds),
             waiting_for=Texts(texts[id(one.waiting_for)] for one in holds),
+            restarts=Ints(one.restart_at for one in holds),
             now=now,
         )
         untils = [until for until in own if until is not None]

@@ -113,7 +113,7 @@ class AttemptsTx(FencedTx):
         closed = [row for partition, some in groups for row in await self._close(partition, some, now)]
         await self._after_ends({one.attempt: one for one in ends}, closed, now)
         await set_after_finish(self, clocks, {row[1]: row[5] for row in closed if row[8]})
-        if wakes := [one.then.at for one in ends if isinstance(one.then, RetryAt)]:
+        if wakes := [now if one.then.crashed else one.then.at for one in ends if isinstance(one.then, RetryAt)]:
             self.parts.wake.lower(min(wakes))
             self.tell("admit")
 
@@ -133,6 +133,7 @@ class AttemptsTx(FencedTx):
             retries=Ints(one and one.at for one in retries),
             failures=Ints(one and one.failures for one in retries),
             lost=Ints(one and one.lost for one in retries),
+            crashes=Bools(one is not None and one.crashed for one in retries),
             now=now,
             day=day_of(now),
         )

@@ -19,6 +19,7 @@ from tidegate.domain.backfills import (
     Move,
     Order,
     Reprocess,
+    Span,
     Standing,
     identity,
     standing,
@@ -73,17 +74,8 @@ class BackfillsTx(FencedTx):
             for row in rows
         ]
 
-    async def standings(self, asked: Mapping[ScheduleId, Collection[Instant]]) -> Standings:
-        asked = {schedule: instants for schedule, instants in asked.items() if instants}
-        if not asked:
-            return {}
-        rows = await self.session.rows(
-            Q.standings,
-            schedules=Ints(asked),
-            firsts=Ints(min(instants) for instants in asked.values()),
-            lasts=Ints(max(instants) for instants in asked.values()),
-        )
-        return _standings(rows)
+    async def standings(self, spans: Collection[tuple[ScheduleId, Span]]) -> Standings:
+        return _standings(await self.session.rows(Q.standings, **_of(spans))) if spans else {}
 
     async def record_backfills(self, moves: Sequence[Move], now: Instant) -> None:
         if not moves:
@@ -215,12 +207,8 @@ class BackfillReading:
             )
             return await _records(session, [row[0] for row in rows])
 
-    async def standings_between(
-        self, schedule: ScheduleId, first: Instant, last: Instant
-    ) -> Mapping[Instant, Standing]:
-        rows = await self.parts.database.rows(
-            Q.standings, schedules=Ints([schedule]), firsts=Ints([first]), lasts=Ints([last])
-        )
+    async def standings_in(self, schedule: ScheduleId, spans: Collection[Span]) -> Mapping[Instant, Standing]:
+        rows = await self.parts.database.rows(Q.standings, **_of([(schedule, span) for span in spans]))
         return {place[1]: there for place, there in _standings(rows).items()}
 
 
@@ -271,6 +259,14 @@ def _asked(row: Row) -> Asked:
 def _counts(row: Row) -> Counts:
     considered, passed, succeeded, failed, cancelled = row
     return Counts(considered=considered, passed=passed, succeeded=succeeded, failed=failed, cancelled=cancelled)
+
+
+def _of(spans: Collection[tuple[ScheduleId, Span]]) -> dict[str, Ints]:
+    return {
+        "schedules": Ints(schedule for schedule, _ in spans),
+        "firsts": Ints(span.first for _, span in spans),
+        "lasts": Ints(span.last for _, span in spans),
+    }
 
 
 def _standings(rows: Sequence[Row]) -> Standings:

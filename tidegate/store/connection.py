@@ -7,22 +7,29 @@ first query therefore travel together, and so do the last writes and COMMIT. Eve
 What if the database goes away: everything raises `Unavailable` at once, idle connections are dropped, and the next
 call connects anew, so nothing has to be restarted by hand. A connection lost while COMMIT was under way raises
 `CommitUnknown`: only then may the transaction have happened.
+
+What if it never answers while the connection stays up, as behind a pooler whose server is gone: nothing is waited for
+longer than the server itself allows, and a little (`bounded`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import select
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import set_json_loads
+from pydantic_core import from_json
 
-from tidegate.domain.errors import CommitUnknown, Conflict, Refused, TidegateError, Unavailable
+from tidegate.domain.errors import UNSTORABLE, CommitUnknown, Conflict, Refused, TidegateError, Unavailable
 from tidegate.store import arrays
 from tidegate.store.sql import Query
 
@@ -46,6 +53,8 @@ SET timezone = 'UTC';
 _LONGEST = b"SET transaction_timeout = '10s'"  # also where a process froze between two statements of a pipeline
 _PATIENT = ("SET LOCAL transaction_timeout = 0", "SET LOCAL transaction_timeout = '5min'")
 """A clock that runs is set anew only after it was stopped."""
+ANSWER, ANSWER_PATIENT = 15.0, 310.0
+"""Seconds after which an answer does not come any more: the server has given up before."""
 _NEVER = 1 << 30
 """What is not said to be prepared never is. (None would mean that nothing is, said or not.)"""
 _KEEPALIVE: dict[str, Any] = {
@@ -69,7 +78,11 @@ class Session:
     async def send(self, query: Query, /, **parameters: Any) -> Cursor:
         """Send a statement; in a transaction without waiting. Its rows, or its error, come with the cursor's fetch."""
         cursor = self.connection.cursor(binary=True)
-        await cursor.execute(query.sql, parameters, prepare=True)
+        if self._pipeline is not None:  # the transaction as a whole is bounded
+            await cursor.execute(query.sql, parameters, prepare=True)
+        else:
+            with bounded(self.connection):
+                await cursor.execute(query.sql, parameters, prepare=True)
         return cursor
 
     async def rows(self, query: Query, /, **parameters: Any) -> list[Row]:
@@ -117,10 +130,12 @@ class Database:
             raise translate(error) from error
         try:
             arrays.register(connection)
+            set_json_loads(from_json, connection)  # a fifth of the time of the standard library's
             connection.prepared_max = 1000
-            await connection.execute(_SESSION)
-            if connection.info.server_version >= 170000:
-                await connection.execute(_LONGEST)
+            with bounded(connection):
+                await connection.execute(_SESSION)
+                if connection.info.server_version >= 170000:
+                    await connection.execute(_LONGEST)
         except psycopg.Error as error:
             await connection.close()
             raise translate(error) from error
@@ -160,14 +175,15 @@ class Database:
         async with self._borrowed() as connection:
             committing = False
             try:
-                async with connection.pipeline() as pipeline:
-                    await connection.execute("BEGIN", prepare=True)
-                    if patient and connection.info.server_version >= 170000:
-                        await connection.execute(_PATIENT[0], prepare=True)
-                        await connection.execute(_PATIENT[1], prepare=True)
-                    yield Session(connection, pipeline)
-                    committing = True
-                    done = await connection.execute("COMMIT", prepare=True)
+                with bounded(connection, ANSWER_PATIENT if patient else ANSWER):
+                    async with connection.pipeline() as pipeline:
+                        await connection.execute("BEGIN", prepare=True)
+                        if patient and connection.info.server_version >= 170000:
+                            await connection.execute(_PATIENT[0], prepare=True)
+                            await connection.execute(_PATIENT[1], prepare=True)
+                        yield Session(connection, pipeline)
+                        committing = True
+                        done = await connection.execute("COMMIT", prepare=True)
                 if done.statusmessage != "COMMIT":
                     raise Unavailable("The transaction was rolled back by the database.", code="rolled_back")
             except psycopg.Error as error:
@@ -207,8 +223,8 @@ class Database:
         status = connection.info.transaction_status
         idle, failed = psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INERROR
         if status in (failed, psycopg.pq.TransactionStatus.INTRANS):
-            with suppress(Exception):
-                await asyncio.wait_for(connection.execute("ROLLBACK", prepare=False), 5)
+            with suppress(Exception), bounded(connection, 5):
+                await connection.execute("ROLLBACK", prepare=False)
                 status = connection.info.transaction_status
         if status == idle and not connection.closed:
             self._idle.append(connection)
@@ -222,9 +238,34 @@ class Database:
             await self._idle.pop().close()
 
 
+@contextmanager
+def bounded(connection: Connection, seconds: float | None = None) -> Iterator[None]:
+    """What waits longer than `seconds` (`ANSWER`) in here for the server is told that the connection was lost."""
+    seconds = ANSWER if seconds is None else seconds
+    alarm = asyncio.get_running_loop().call_later(seconds, _cut, connection, seconds)
+    try:
+        yield
+    finally:
+        alarm.cancel()
+
+
+def _cut(connection: Connection, seconds: float) -> None:
+    """End the stream and keep the socket, so that whoever waits on it wakes and the driver closes it."""
+    if not connection.closed:
+        log.warning("The database took a question and did not answer for %g s; that connection is given up.", seconds)
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as other:
+            other.shutdown(socket.SHUT_RDWR)
+
+
+async def knock(url: str) -> None:
+    """Raises Unavailable unless the database takes a connection."""
+    connection = await Database(url, name="tidegate-knock", size=1).connect()
+    await connection.close()
+
+
 def translate(error: psycopg.Error, *, committing: bool = False) -> TidegateError | psycopg.Error:
     """What a driver error means to us; a programming error stays what it is."""
-    said = str(error).strip() or type(error).__name__
+    said = error.diag.message_primary or str(error).strip() or type(error).__name__  # its details are for its own log
     match error:
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
             return Refused(
@@ -234,6 +275,8 @@ def translate(error: psycopg.Error, *, committing: bool = False) -> TidegateErro
             )
         case errors.UniqueViolation() | errors.ForeignKeyViolation() | errors.ExclusionViolation():
             return Conflict(said)
+        case errors.DataError():
+            return Refused(f"The database cannot hold it: {said}", code=UNSTORABLE)
         case errors.DiskFull():
             return Unavailable(f"The database's disk is full: {said}", remedy="Make room there.", code="disk_full")
         case errors.ReadOnlySqlTransaction():

@@ -15,7 +15,7 @@ from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
 from tidegate.domain.triggers import AfterFinish
-from tidegate.ports.control import ClockState, Metadata, ProgramRecord, ScheduleRecord
+from tidegate.ports.records import ClockState, Metadata, ProgramRecord, ScheduleRecord
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.clocks import record_stretches
 from tidegate.store.codec import encode, to_json

@@ -236,10 +236,11 @@ async def logged(session: Session, places: Iterable[tuple[int, int]]) -> dict[tu
         first_day=wanted[0][0],
         last_day=wanted[-1][0],
     )
-    return {(row[0], row[1]): _logged(row) for row in rows}
+    return {(row[0], row[1]): logged_event(row) for row in rows}
 
 
-def _logged(row: Row) -> LoggedEvent:
+def logged_event(row: Row) -> LoggedEvent:
+    """Of a row as `events.rows` has it."""
     (_, pos, at, type, key, time, source, source_id, payload) = row[:9]
     slot, schedule, order, namespace, name, program_namespace, program, cause, reason, fire_time, arguments = row[9:]
     run = None if slot is None or program is None else RunKey(slot, ScheduleId(schedule), order)

@@ -9,7 +9,7 @@ from tidegate.domain.constraints import FREEZE, LOAD, AdmissionFacts, Gauge, Nee
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import Instant
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Freeze
+from tidegate.ports.records import Freeze
 from tidegate.store.codec import encode, to_json
 from tidegate.store.facts import decode_calendar, present_facts
 from tidegate.store.instances import check_fence

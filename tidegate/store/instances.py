@@ -1,8 +1,10 @@
 """Who is here: registration, heartbeats, takeovers, leases.
 
 An instance that speaks to PostgreSQL directly also holds a session advisory lock on a connection of its own: when its
-process dies the server knows within milliseconds. Through a connection pooler that is not possible, and the heartbeat
-alone decides. The lock says nothing while the server itself has just started, since all sessions were lost with it.
+process dies the server knows within milliseconds, and so does whoever waits for it (`store.neighbours`). Through a
+connection pooler that is not possible, and the heartbeat alone decides. The lock says nothing while the server itself
+has just started or another took its place, since all sessions were lost with it: who has lost its own for a while goes
+by the others' heartbeats alone.
 """
 
 from __future__ import annotations
@@ -15,15 +17,12 @@ import psycopg
 
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.engine import Instance
 from tidegate.store.codec import to_json
-from tidegate.store.connection import Connection, Row, Session, translate
-from tidegate.store.transactions import I, Parts
-
-_SPACE = 0x7469_6465
-"""The space of our advisory locks with two numbers: this one and the instance's."""
+from tidegate.store.connection import Connection, Row, Session, bounded, translate
+from tidegate.store.transactions import SPACE, I, Parts
 
 
 def as_instance(row: Row) -> Instance:
@@ -40,12 +39,20 @@ def as_instance(row: Row) -> Instance:
     )
 
 
+LONGEST_SLEEP: Duration = 2 * SECOND
+"""How long a process may hold locks without saying anything. Between two questions the server sees to that by itself
+(`idle_in_transaction_session_timeout`). One that stopped between two statements of a pipeline is at work as far as the
+server can see: the others end its session."""
+
+
 class MembershipCalls:
     """See `ports.engine.Membership`."""
 
     parts: Parts
     direct: bool
     _presence: dict[int, Connection]
+    _lost_at: Instant | None
+    """When a session that held a lock of ours was last found to be gone."""
 
     async def register(self, *, role: str, name: str, host: str, pid: int, now: Instant) -> Fence:
         row = await self.parts.database.row(I.next_id)
@@ -72,7 +79,7 @@ class MembershipCalls:
         """A session that holds the lock of this instance as long as the process lives."""
         connection = await self.parts.database.connect(f"instance {number}")
         try:
-            await Session(connection).send(I.hold, space=_SPACE, id=number)
+            await Session(connection).send(I.hold, space=SPACE, id=number)
         except psycopg.Error as error:
             await connection.close()
             raise translate(error) from error
@@ -84,6 +91,7 @@ class MembershipCalls:
             raise Fenced(f"Instance {fence.instance_id} was declared dead while it was away; it must register again.")
         held = self._presence.get(fence.instance_id)
         if held is not None and not await _answers(held):
+            self._lost_at = now
             await self._let_go(fence.instance_id)
             self._presence[fence.instance_id] = await self._hold(fence.instance_id)
 
@@ -97,11 +105,16 @@ class MembershipCalls:
         return [(as_instance(row[:8]), row[8], row[9]) for row in await self.parts.database.rows(I.reports)]
 
     async def silent(self, now: Instant, patience: Duration) -> Sequence[Instance]:
-        rows = await self.parts.database.rows(I.silent, now=now, patience=patience, space=_SPACE)
+        await self.parts.database.execute(I.free_sleepers, now=now, longest=LONGEST_SLEEP)
+        heard = self._lost_at is None or self._lost_at < now - patience
+        rows = await self.parts.database.rows(I.silent, now=now, patience=patience, space=SPACE, heard=heard)
         return [as_instance(row) for row in rows]
 
     async def retire(self, instance: Instance, now: Instant) -> bool:
         row = await self.parts.database.row(I.retire, id=instance.id, epoch=instance.epoch, now=now)
+        if row is not None:  # what it left may lie below our marks
+            self.parts.due.lower()
+            self.parts.wake.lower()
         return row is not None
 
     async def leave(self, fence: Fence, now: Instant) -> None:
@@ -125,6 +138,9 @@ class MembershipCalls:
                 row = await session.row(I.take_lease, **mine)
             return row[0] if row else None
 
+    async def release(self, duty: str, fence: Fence, token: int) -> None:
+        await self.parts.database.execute(I.release_lease, duty=duty, id=fence.instance_id, token=token)
+
 
 async def check_fence(session: Session, fence: Fence) -> None:
     """Raises Fenced when this instance was declared dead, or has left."""
@@ -134,7 +150,8 @@ async def check_fence(session: Session, fence: Fence) -> None:
 
 async def _answers(connection: Connection) -> bool:
     try:
-        await connection.execute("SELECT 1")
+        with bounded(connection):
+            await connection.execute("SELECT 1")
     except (psycopg.Error, OSError, TidegateError):
         return False
     return True

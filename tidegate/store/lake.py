@@ -57,10 +57,10 @@ class DatasetsTx(Tx):
         self, name: str, *, kind: str, watch: Duration | None, document: Mapping[str, Any], now: Instant
     ) -> None:
         await self.session.send(Q.put_dataset, name=name, kind=kind, watch=watch, document=to_json(document), now=now)
-        self.tell("clock")  # the watcher looks at whom it watches
+        self.tell("declared")  # the watcher looks at whom it watches
 
     async def delete_dataset(self, name: str, now: Instant) -> bool:
-        self.tell("clock")
+        self.tell("declared")
         return await self.session.row(Q.delete_dataset, name=name) is not None
 
 

@@ -3,15 +3,22 @@
 Safe to call from everywhere at once: an advisory lock lets one do it while the others wait and then find nothing to
 do. A database that holds migrations which this version does not know was written by a newer one and is refused, since
 this version cannot tell what they mean.
+
+Processes of the version before go on meanwhile. A migration is one transaction with the note that it was applied, so
+one that dies leaves nothing behind. It waits for a table's lock no longer than a second, since whoever comes after it
+waits with it; then it lets go of all that it has and tries again. What it may do to tables that grow is held by
+tests/store/test_upgrade.py: no rewrite, and no lock against writers that lasts.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import yoyo
@@ -25,6 +32,11 @@ from tidegate.domain.pools import built_in
 MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLE = "_yoyo_migration"
 _LOCK = 0x7469_6465_0000_0001  # "tide"; one upgrade per database at a time
+LOCK_TIMEOUT = 1.0
+"""Seconds for which a migration waits for a table, and those behind it with it."""
+_PATIENCE = 60.0
+"""Seconds for which one tries again."""
+_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +52,19 @@ class SchemaStatus:
         return not self.missing and not self.unknown
 
 
-def upgrade(url: str) -> Sequence[str]:
-    """Apply what is missing; the names of what was applied now. Raises Refused for a newer database."""
+def upgrade(url: str, patience: float = _PATIENCE, *, until: str = "") -> Sequence[str]:
+    """Apply what is missing, as far as `until` where that is given (to rehearse an upgrade from there); the names of
+    what was applied now. Raises Refused for a newer database, Unavailable when somebody holds a table for longer than
+    `patience` seconds; then what was applied before stays."""
     with _connect(url) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         found = _status(connection)
         _refuse_newer(found)
         if found.missing:
-            _apply(url)
+            _apply(url, patience, until)
         if not found.applied:
             _make_pools(connection)
-        return found.missing
+        return tuple(name for name in found.missing if not until or name <= until)
 
 
 def _make_pools(connection: psycopg.Connection) -> None:
@@ -100,7 +114,35 @@ def _status(connection: psycopg.Connection) -> SchemaStatus:
     )
 
 
-def _apply(url: str) -> None:
+class _Backend(PostgresqlPsycopgBackend):  # type: ignore[misc]
+    """A migration and the note that it was applied are one commit; who has to wait too long for a table tries again."""
+
+    patience = _PATIENCE
+
+    def init_connection(self, connection: psycopg.Connection) -> None:
+        super().init_connection(connection)
+        connection.execute(f"SET lock_timeout = {int(LOCK_TIMEOUT * 1000)}".encode())
+
+    def apply_one(self, migration: Any, force: bool = False, mark: bool = True) -> None:
+        self.ensure_internal_schema_updated()
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                with self.transaction():
+                    migration.process_steps(self, "apply", force=force)
+                    self.mark_one(migration)
+                return
+            except psycopg.errors.LockNotAvailable as held:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"Migration {migration.id} waits for a table that somebody holds, and was not applied: {held}",
+                        remedy="End it, or wait (pg_stat_activity shows who), and run `tidegate db upgrade` again.",
+                        code="contended",
+                    ) from held
+                time.sleep(_PAUSE)
+
+
+def _apply(url: str, patience: float, until: str) -> None:
     parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     uri = DatabaseURI(
         scheme="postgresql+psycopg",
@@ -111,12 +153,14 @@ def _apply(url: str) -> None:
         database=parts.pop("dbname", ""),
         args=parts,
     )
-    backend = PostgresqlPsycopgBackend(uri, _TABLE)
+    backend = _Backend(uri, _TABLE)
+    backend.patience = patience
     with backend:
         backend.init_database()
         backend.break_lock()  # ours is the advisory lock; a row left by an upgrade that died must not lock us out
         with backend.lock(timeout=60):
-            backend.apply_migrations(backend.to_apply(yoyo.read_migrations(str(MIGRATIONS))))
+            known = yoyo.read_migrations(str(MIGRATIONS))
+            backend.apply_migrations(backend.to_apply(known.filter(lambda one: not until or one.id <= until)))
 
 
 @contextmanager

@@ -7,18 +7,20 @@ and then attached does not. Each is made in a short transaction of its own, besi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from psycopg import errors, sql
 
 from tidegate.domain.instants import DAY, Duration, Instant, to_datetime
-from tidegate.store.connection import Connection, Database, translate
+from tidegate.store.connection import Connection, Database, bounded, translate
 
 log = logging.getLogger(__name__)
 
 _LOCK = 0x7469_6465_0000_0002
 _TABLES = {"run": DAY, "attempt": DAY, "event": 1, "arrival": 1}  # what one day is in units of the partition column
+_LONG = 600.0
+"""Seconds for the removal of many days: each waits for old readers."""
 _STORAGE = {"run": "WITH (fillfactor = 75)", "attempt": "", "event": "", "arrival": ""}
 _ATTACHED = """
 SELECT p.relname, c.relname, i.inhdetachpending
@@ -66,18 +68,24 @@ class Partitions:
             return []
         connection = await self._database.connect("partitions")
         try:
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                there = {row[1] for row in await (await connection.execute(_ATTACHED)).fetchall()}
-                made = [(table, day) for table, day in wanted if partition_name(table, day) not in there]
-                for table, day in made:
-                    await self._make(connection, table, day)
+            with bounded(connection):
+                made = await self._attach(connection, wanted)
             self._known.update(wanted)
         except errors.Error as error:
             raise translate(error) from error
         finally:
             await connection.close()
         return [partition_name(table, day) for table, day in made]
+
+    async def _attach(self, connection: Connection, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Which of them were missing."""
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            there = {row[1] for row in await (await connection.execute(_ATTACHED)).fetchall()}
+            made = [(table, day) for table, day in wanted if partition_name(table, day) not in there]
+            for table, day in made:
+                await self._make(connection, table, day)
+        return made
 
     def forget(self) -> None:
         """Somebody else dropped one: look anew."""
@@ -108,27 +116,10 @@ class Partitions:
         gone: list[str] = []
         connection = await self._database.connect("retention")
         try:
-            await connection.execute("SET statement_timeout = '30s'")  # detaching waits for the oldest snapshot
-            rows = await (await connection.execute(_ATTACHED)).fetchall()
-            live = await connection.execute(
-                "SELECT DISTINCT slot / %s FROM run_live UNION SELECT DISTINCT slot / %s FROM attempt_open", (DAY, DAY)
-            )
-            busy = {row[0] for row in await live.fetchall()}
-            for table, name, pending in rows:
-                keep = retention.get(table)
-                day = _day(name)
-                if (
-                    keep is None
-                    or day is None
-                    or (day + 1) * DAY > now - keep
-                    or (table in ("run", "attempt") and day in busy)
-                ):
-                    continue
-                how = "FINALIZE" if pending else "CONCURRENTLY"
-                detach = sql.SQL("ALTER TABLE {} DETACH PARTITION {} " + how)
-                await connection.execute(detach.format(sql.Identifier(table), sql.Identifier(name)))
-                gone.append(name)
-            gone += await self._drop_detached(connection, now, retention)
+            with bounded(connection, _LONG):
+                async for name in self._detach(connection, now, retention):
+                    gone.append(name)
+                gone += await self._drop_detached(connection, now, retention)
         except errors.QueryCanceled:
             log.warning("an old transaction holds up the removal of partitions; it is tried again next time")
         except errors.Error as error:
@@ -137,6 +128,30 @@ class Partitions:
             await connection.close()
         self.forget()
         return sorted(set(gone))
+
+    async def _detach(
+        self, connection: Connection, now: Instant, retention: Mapping[str, Duration]
+    ) -> AsyncIterator[str]:
+        await connection.execute("SET statement_timeout = '30s'")  # detaching waits for the oldest snapshot
+        rows = await (await connection.execute(_ATTACHED)).fetchall()
+        live = await connection.execute(
+            "SELECT DISTINCT slot / %s FROM run_live UNION SELECT DISTINCT slot / %s FROM attempt_open", (DAY, DAY)
+        )
+        busy = {row[0] for row in await live.fetchall()}
+        for table, name, pending in rows:
+            keep = retention.get(table)
+            day = _day(name)
+            if (
+                keep is None
+                or day is None
+                or (day + 1) * DAY > now - keep
+                or (table in ("run", "attempt") and day in busy)
+            ):
+                continue
+            how = "FINALIZE" if pending else "CONCURRENTLY"
+            detach = sql.SQL("ALTER TABLE {} DETACH PARTITION {} " + how)
+            await connection.execute(detach.format(sql.Identifier(table), sql.Identifier(name)))
+            yield name
 
     async def _drop_detached(
         self, connection: Connection, now: Instant, retention: Mapping[str, Duration]

@@ -29,6 +29,8 @@ FEW = 20
 MOST_QUEUES = 50
 """Queues that one claim looks at."""
 UNLIMITED = 2_147_483_647
+OUT_OF_TURN = -1
+"""`wake_limit` of a run in a pool's queue that was woken for another reason than a free slot."""
 
 
 def is_counter(key: str) -> bool:

@@ -11,8 +11,8 @@ from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import LIVE, State
 from tidegate.domain.schedules import JsonObject, Revision
-from tidegate.ports.control import Book, Change, LedgerRow, PoolRecord, ProgramRecord, RunRecord, ScheduleRecord, Stats
 from tidegate.ports.engine import Instance
+from tidegate.ports.records import Book, Change, LedgerRow, PoolRecord, ProgramRecord, RunRecord, ScheduleRecord, Stats
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Session

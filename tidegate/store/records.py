@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tidegate.domain.crashes import Crash
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import Mode
-from tidegate.ports.control import AttemptRecord, Metadata, ProgramRecord, RunRecord, ScheduleRecord
+from tidegate.ports.records import AttemptRecord, Metadata, ProgramRecord, RunRecord, ScheduleRecord
 from tidegate.store.arrays import Ints
 from tidegate.store.codec import decode_program, decode_schedule
 from tidegate.store.connection import Row, Session
@@ -101,6 +102,7 @@ def _run_record(row: Row, attempts: Iterable[Row]) -> RunRecord:
         evidence=row[28],
         inputs=row[29],
         attempts=tuple(_attempt_record(attempt, row[7]) for attempt in attempts),
+        crash=None if row[30] is None else Crash(retry_at=row[30], restart_at=row[31]),
     )
 
 

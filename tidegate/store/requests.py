@@ -11,7 +11,7 @@ from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.waiting import policy_under
-from tidegate.ports.control import Change
+from tidegate.ports.records import Change
 from tidegate.store.backfills import BackfillRequests
 from tidegate.store.clocks import lock_after_finish, set_after_finish
 from tidegate.store.codec import decode_program, to_json
@@ -23,6 +23,7 @@ from tidegate.store.holdings import Released, finish
 from tidegate.store.lake import DatasetsTx
 from tidegate.store.partitions import day_of
 from tidegate.store.sinks import SinksTx
+from tidegate.store.sources import SourcesTx
 from tidegate.store.sql import load
 from tidegate.store.subscribing import SubscribingTx
 from tidegate.store.tables import TablesTx
@@ -35,7 +36,9 @@ CONTROL = load("control")
 COLLECTING = load("collecting")
 
 
-class ControlTransaction(BackfillRequests, DatasetsTx, SinksTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx):
+class ControlTransaction(
+    BackfillRequests, DatasetsTx, SinksTx, SourcesTx, TablesTx, SubscribingTx, GatesTx, DeclarationsTx
+):
     """See `ports.control.ControlTx`.
 
     What ended runs held is given back just before the commit, all together: a transaction that ends the runs of several

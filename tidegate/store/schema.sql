@@ -1,3 +1,4 @@
+CREATE SCHEMA tidegate_history;
 CREATE DOMAIN public.duration AS bigint;
 CREATE DOMAIN public.instant AS bigint;
 CREATE FUNCTION public.as_time(public.instant) RETURNS timestamp with time zone
@@ -56,6 +57,36 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+CREATE FUNCTION tidegate_history.base36(bigint) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $_$
+DECLARE
+    rest bigint := $1;
+    text text := '';
+BEGIN
+    LOOP
+        text := substr('0123456789abcdefghijklmnopqrstuvwxyz', (rest % 36)::integer + 1, 1) || text;
+        rest := rest / 36;
+        EXIT WHEN rest = 0;
+    END LOOP;
+    RETURN text;
+END $_$;
+CREATE FUNCTION tidegate_history.day_number(date) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$SELECT $1 - date '1970-01-01'$_$;
+CREATE FUNCTION tidegate_history.day_of(bigint) RETURNS date
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$SELECT date '1970-01-01' + ($1 / 86400000000)::integer$_$;
+CREATE FUNCTION tidegate_history.micros(timestamp with time zone) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $_$SELECT (extract(epoch FROM $1) * 1000000)::bigint$_$;
+CREATE FUNCTION tidegate_history.run_id(slot bigint, schedule_id bigint, ord bigint) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$SELECT 'r' || tidegate_history.base36($1) || '-' || tidegate_history.base36($2) || '-'
+        || tidegate_history.base36($3)$_$;
+CREATE FUNCTION tidegate_history.seconds(bigint) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$SELECT $1 / 1000000.0::double precision$_$;
 CREATE TABLE public.application (
     namespace text NOT NULL,
     name text NOT NULL,
@@ -466,6 +497,8 @@ CREATE TABLE public.run_live (
     deadline_base public.instant,
     deadline_told text DEFAULT ''::text NOT NULL,
     borrower text,
+    backoff_until public.instant,
+    restart_at public.instant,
     CONSTRAINT run_live_check CHECK ((ready = (state = 'ready'::text))),
     CONSTRAINT run_live_check1 CHECK (((state = 'waiting'::text) OR ((wake_at IS NULL) AND (wake_key IS NULL)))),
     CONSTRAINT run_live_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'ready'::text, 'starting'::text, 'running'::text, 'stopping'::text]))),
@@ -706,8 +739,48 @@ CREATE TABLE public.sink_refusal (
     type text NOT NULL,
     key text NOT NULL,
     reason text NOT NULL,
+    at public.instant NOT NULL,
+    asked boolean DEFAULT false NOT NULL
+);
+CREATE TABLE public.source (
+    name text NOT NULL,
+    document jsonb NOT NULL,
+    version bigint NOT NULL,
+    received bigint DEFAULT 0 NOT NULL,
+    set_aside bigint DEFAULT 0 NOT NULL,
+    missed bigint DEFAULT 0 NOT NULL,
+    error text DEFAULT ''::text NOT NULL,
+    error_since public.instant,
+    moved_at public.instant,
+    updated_at public.instant NOT NULL
+)
+WITH (fillfactor='50');
+CREATE TABLE public.source_misfit (
+    source text NOT NULL,
+    id bigint NOT NULL,
+    topic text NOT NULL,
+    part bigint NOT NULL,
+    at_offset bigint NOT NULL,
+    reason text NOT NULL,
     at public.instant NOT NULL
 );
+ALTER TABLE public.source_misfit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.source_misfit_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.source_place (
+    source text NOT NULL,
+    topic text NOT NULL,
+    part bigint NOT NULL,
+    generation text NOT NULL,
+    next bigint NOT NULL,
+    tail bigint NOT NULL
+)
+WITH (fillfactor='50');
 CREATE TABLE public.start_log (
     schedule_id bigint NOT NULL,
     slot bigint NOT NULL,
@@ -733,9 +806,16 @@ WITH (fillfactor='70');
 CREATE TABLE public.table_care (
     name text NOT NULL,
     operation text NOT NULL,
-    history jsonb NOT NULL
+    history jsonb NOT NULL,
+    version bigint DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='70');
+CREATE SEQUENCE public.table_care_change
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
 CREATE TABLE public.table_health (
     name text NOT NULL,
     at public.instant NOT NULL,
@@ -837,6 +917,288 @@ CREATE VIEW public.tidegate_schedules AS
     s.id AS schedule_id
    FROM (public.schedule s
      JOIN public.clock c ON ((c.schedule_id = s.id)));
+CREATE VIEW tidegate_history.attempts AS
+ SELECT tidegate_history.day_of(a.slot) AS day,
+    tidegate_history.run_id(a.slot, a.schedule_id, a.ord) AS run_id,
+    s.namespace,
+    s.name AS schedule,
+    p.name AS program,
+    (a.number)::bigint AS number,
+    a.outcome,
+    (a.error ->> 'code'::text) AS code,
+    (a.error ->> 'message'::text) AS message,
+    a.backend,
+    a.backend_id,
+    a.host,
+    public.as_time(a.created_at) AS created_at,
+    public.as_time(a.started_at) AS started_at,
+    public.as_time((a.finished_at)::public.instant) AS finished_at,
+    tidegate_history.seconds((a.finished_at - (a.started_at)::bigint)) AS duration_seconds,
+    a.error AS note,
+    a.slot,
+    a.schedule_id,
+    a.ord
+   FROM (((( SELECT attempt_open.slot,
+            attempt_open.schedule_id,
+            attempt_open.ord,
+            attempt_open.number,
+            'open'::text AS outcome,
+            attempt_open.backend,
+            attempt_open.backend_id,
+            attempt_open.host,
+            attempt_open.created_at,
+            attempt_open.started_at,
+            NULL::bigint AS finished_at,
+            NULL::jsonb AS error
+           FROM public.attempt_open
+        UNION ALL
+         SELECT attempt.slot,
+            attempt.schedule_id,
+            attempt.ord,
+            attempt.number,
+            attempt.outcome,
+            attempt.backend,
+            attempt.backend_id,
+            attempt.host,
+            attempt.created_at,
+            attempt.started_at,
+            attempt.finished_at,
+            attempt.error
+           FROM public.attempt) a
+     JOIN public.schedule s ON ((s.id = a.schedule_id)))
+     LEFT JOIN public.run r ON (((r.slot = a.slot) AND (r.schedule_id = a.schedule_id) AND (r.ord = a.ord))))
+     LEFT JOIN public.program p ON ((p.id = r.program_id)));
+COMMENT ON VIEW tidegate_history.attempts IS 'one row for each attempt of a run';
+COMMENT ON COLUMN tidegate_history.attempts.day IS 'UTC day of the run''s slot, also when the attempt was made later';
+COMMENT ON COLUMN tidegate_history.attempts.run_id IS 'the run''s id, as `tidegate runs` prints it';
+COMMENT ON COLUMN tidegate_history.attempts.namespace IS 'of the schedule';
+COMMENT ON COLUMN tidegate_history.attempts.schedule IS 'name of the schedule; a deleted one keeps its rows';
+COMMENT ON COLUMN tidegate_history.attempts.program IS 'name of the program';
+COMMENT ON COLUMN tidegate_history.attempts.number IS 'which attempt of the run, from 1';
+COMMENT ON COLUMN tidegate_history.attempts.outcome IS 'succeeded, failed, timed_out, cancelled, crashed, lost or refused; open: it has not ended';
+COMMENT ON COLUMN tidegate_history.attempts.code IS 'what is said of the end, as one word, e.g. program.exit';
+COMMENT ON COLUMN tidegate_history.attempts.message IS 'what is said of the end, as a sentence';
+COMMENT ON COLUMN tidegate_history.attempts.backend IS 'what it ran on, e.g. spark or command';
+COMMENT ON COLUMN tidegate_history.attempts.backend_id IS 'what the backend calls it';
+COMMENT ON COLUMN tidegate_history.attempts.host IS 'machine and home of the worker';
+COMMENT ON COLUMN tidegate_history.attempts.created_at IS 'when it was taken for launching';
+COMMENT ON COLUMN tidegate_history.attempts.started_at IS 'when it was handed over to the backend';
+COMMENT ON COLUMN tidegate_history.attempts.finished_at IS 'when its end was put on record';
+COMMENT ON COLUMN tidegate_history.attempts.duration_seconds IS 'from started_at to finished_at';
+COMMENT ON COLUMN tidegate_history.attempts.note IS 'JSON: all that the end said';
+COMMENT ON COLUMN tidegate_history.attempts.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.attempts.schedule_id IS 'second part; a schedule that is made again under its name has another';
+COMMENT ON COLUMN tidegate_history.attempts.ord IS 'third part';
+CREATE VIEW tidegate_history.events AS
+ SELECT ('1970-01-01'::date + e.day) AS day,
+    public.as_time(e.at) AS at,
+    e.type,
+    e.key,
+    s.namespace,
+    s.name AS schedule,
+        CASE
+            WHEN (e.slot IS NOT NULL) THEN tidegate_history.run_id(e.slot, e.schedule_id, e.ord)
+            ELSE NULL::text
+        END AS run_id,
+    public.as_time(e."time") AS "time",
+    e.source,
+    e.source_id,
+    e.payload,
+    e.pos,
+    e.day AS day_number
+   FROM (public.event e
+     LEFT JOIN public.schedule s ON ((s.id = e.schedule_id)));
+COMMENT ON VIEW tidegate_history.events IS 'the event log';
+COMMENT ON COLUMN tidegate_history.events.day IS 'UTC day on which it was put on record';
+COMMENT ON COLUMN tidegate_history.events.at IS 'when it was put on record';
+COMMENT ON COLUMN tidegate_history.events.type IS 'e.g. dataset.updated, run.failed, user.NAME';
+COMMENT ON COLUMN tidegate_history.events.key IS 'what it is about, e.g. a table''s path';
+COMMENT ON COLUMN tidegate_history.events.namespace IS 'of the schedule, of events about runs and schedules';
+COMMENT ON COLUMN tidegate_history.events.schedule IS 'of events about runs and schedules';
+COMMENT ON COLUMN tidegate_history.events.run_id IS 'of events about runs';
+COMMENT ON COLUMN tidegate_history.events."time" IS 'when it happened, if its publisher says so';
+COMMENT ON COLUMN tidegate_history.events.source IS 'who published it';
+COMMENT ON COLUMN tidegate_history.events.source_id IS 'the publisher''s id of it';
+COMMENT ON COLUMN tidegate_history.events.payload IS 'JSON: what it says';
+COMMENT ON COLUMN tidegate_history.events.pos IS 'its place in the log';
+COMMENT ON COLUMN tidegate_history.events.day_number IS 'days since 1970, in UTC';
+CREATE VIEW tidegate_history.health AS
+ SELECT tidegate_history.day_of((at)::bigint) AS day,
+    name AS table_name,
+    public.as_time(at) AS measured_at,
+    score AS debt,
+    (health ->> 'snapshot'::text) AS snapshot_id,
+    ((health ->> 'rows'::text))::bigint AS rows,
+    ((health ->> 'data_files'::text))::bigint AS data_files,
+    ((health ->> 'data_bytes'::text))::bigint AS data_bytes,
+    ((health ->> 'small_files'::text))::bigint AS small_files,
+    ((health ->> 'delete_files'::text))::bigint AS delete_files,
+    ((health ->> 'manifests'::text))::bigint AS manifests,
+    ((health ->> 'snapshots'::text))::bigint AS snapshots,
+    ((health ->> 'partitions'::text))::bigint AS partitions,
+    public.as_time((((health ->> 'changed_at'::text))::bigint)::public.instant) AS changed_at,
+    (at)::bigint AS measured_us
+   FROM public.table_health h;
+COMMENT ON VIEW tidegate_history.health IS 'one row for each time that a table was measured';
+COMMENT ON COLUMN tidegate_history.health.day IS 'UTC day on which it was measured';
+COMMENT ON COLUMN tidegate_history.health.table_name IS 'path of the table';
+COMMENT ON COLUMN tidegate_history.health.measured_at IS 'when';
+COMMENT ON COLUMN tidegate_history.health.debt IS 'its debt then, 0 to 1000';
+COMMENT ON COLUMN tidegate_history.health.snapshot_id IS 'the snapshot that was measured; null: the table had none';
+COMMENT ON COLUMN tidegate_history.health.rows IS 'rows of the table; null, here and below: unknown';
+COMMENT ON COLUMN tidegate_history.health.data_files IS 'data files';
+COMMENT ON COLUMN tidegate_history.health.data_bytes IS 'their size';
+COMMENT ON COLUMN tidegate_history.health.small_files IS 'data files that are small by the policy';
+COMMENT ON COLUMN tidegate_history.health.delete_files IS 'delete files';
+COMMENT ON COLUMN tidegate_history.health.manifests IS 'manifests of the snapshot';
+COMMENT ON COLUMN tidegate_history.health.snapshots IS 'snapshots that the table kept';
+COMMENT ON COLUMN tidegate_history.health.partitions IS 'partitions with data';
+COMMENT ON COLUMN tidegate_history.health.changed_at IS 'newest commit then that brought or took rows';
+COMMENT ON COLUMN tidegate_history.health.measured_us IS 'measured_at in microseconds since 1970';
+CREATE VIEW tidegate_history.maintenance AS
+ SELECT tidegate_history.day_of((m.at)::bigint) AS day,
+    tidegate_history.run_id(m.slot, m.schedule_id, m.ord) AS run_id,
+    m.name AS table_name,
+    m.operation,
+    NULLIF(m.policy, ''::text) AS policy,
+        CASE
+            WHEN (m.policy <> ''::text) THEN (m.policy_rev)::bigint
+            ELSE NULL::bigint
+        END AS policy_revision,
+    m.manual,
+    m.outcome,
+    ((m.result ->> 'changed'::text))::boolean AS changed,
+    public.as_time(m.at) AS created_at,
+    public.as_time(COALESCE(r.started_at, l.started_at)) AS started_at,
+    public.as_time(r.finished_at) AS finished_at,
+    tidegate_history.seconds(((r.finished_at)::bigint - (r.started_at)::bigint)) AS duration_seconds,
+    public.as_time(m.settled_at) AS settled_at,
+    m.bytes AS budget_bytes,
+    ((m.result ->> 'bytes_rewritten'::text))::bigint AS bytes_rewritten,
+    ((m.result ->> 'files_removed'::text))::bigint AS files_removed,
+    ((m.result ->> 'files_before'::text))::bigint AS files_before,
+    ((m.result ->> 'files_after'::text))::bigint AS files_after,
+    ((m.result ->> 'snapshots_expired'::text))::bigint AS snapshots_expired,
+    (m.result ->> 'message'::text) AS message,
+    m.result,
+    m.slot,
+    m.schedule_id,
+    m.ord,
+    (m.at)::bigint AS created_us
+   FROM ((public.maintenance m
+     LEFT JOIN public.run r ON (((r.slot = m.slot) AND (r.schedule_id = m.schedule_id) AND (r.ord = m.ord))))
+     LEFT JOIN public.run_live l ON (((l.slot = m.slot) AND (l.schedule_id = m.schedule_id) AND (l.ord = m.ord))));
+COMMENT ON VIEW tidegate_history.maintenance IS 'one row for each operation on a table that was started, by policies or by hand';
+COMMENT ON COLUMN tidegate_history.maintenance.day IS 'UTC day on which it was put on record';
+COMMENT ON COLUMN tidegate_history.maintenance.run_id IS 'its run; how that went is in `runs` and `attempts`';
+COMMENT ON COLUMN tidegate_history.maintenance.table_name IS 'path of the table';
+COMMENT ON COLUMN tidegate_history.maintenance.operation IS 'e.g. rewrite_data_files';
+COMMENT ON COLUMN tidegate_history.maintenance.policy IS 'whose options it had; null: of none';
+COMMENT ON COLUMN tidegate_history.maintenance.policy_revision IS 'of the policy';
+COMMENT ON COLUMN tidegate_history.maintenance.manual IS 'whether a person asked';
+COMMENT ON COLUMN tidegate_history.maintenance.outcome IS 'how it ended; null: it is under way';
+COMMENT ON COLUMN tidegate_history.maintenance.changed IS 'whether it changed anything, counted from snapshots; null: unknown';
+COMMENT ON COLUMN tidegate_history.maintenance.created_at IS 'when it was put on record, and its budget reserved';
+COMMENT ON COLUMN tidegate_history.maintenance.started_at IS 'when its first attempt was handed over';
+COMMENT ON COLUMN tidegate_history.maintenance.finished_at IS 'when its outcome was final';
+COMMENT ON COLUMN tidegate_history.maintenance.duration_seconds IS 'from started_at to finished_at';
+COMMENT ON COLUMN tidegate_history.maintenance.settled_at IS 'when its budget was settled';
+COMMENT ON COLUMN tidegate_history.maintenance.budget_bytes IS 'of its policy''s budget: reserved until it is settled, spent from then on';
+COMMENT ON COLUMN tidegate_history.maintenance.bytes_rewritten IS 'size of the files it replaced; null: unknown';
+COMMENT ON COLUMN tidegate_history.maintenance.files_removed IS 'by how many the data files became fewer by its own commits; null: unknown';
+COMMENT ON COLUMN tidegate_history.maintenance.files_before IS 'data files of the table before it';
+COMMENT ON COLUMN tidegate_history.maintenance.files_after IS 'data files of the table after it, those of writers meanwhile included';
+COMMENT ON COLUMN tidegate_history.maintenance.snapshots_expired IS 'how many; null: unknown';
+COMMENT ON COLUMN tidegate_history.maintenance.message IS 'what it did, as a sentence';
+COMMENT ON COLUMN tidegate_history.maintenance.result IS 'JSON: all that it said';
+COMMENT ON COLUMN tidegate_history.maintenance.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.maintenance.schedule_id IS 'second part; a schedule that is made again under its name has another';
+COMMENT ON COLUMN tidegate_history.maintenance.ord IS 'third part';
+COMMENT ON COLUMN tidegate_history.maintenance.created_us IS 'created_at in microseconds since 1970';
+CREATE VIEW tidegate_history.missed AS
+ SELECT tidegate_history.day_of((f.to_fire)::bigint) AS day,
+    s.namespace,
+    s.name AS schedule,
+    f.outcome AS state,
+    f.n AS fires,
+    public.as_time(f.from_fire) AS first_fire,
+    public.as_time(f.to_fire) AS last_fire,
+    f.reason,
+    public.as_time(f.decided_at) AS decided_at,
+    f.schedule_id,
+    (f.from_fire)::bigint AS first_fire_us,
+    (f.to_fire)::bigint AS last_fire_us
+   FROM (public.fire_range f
+     JOIN public.schedule s ON ((s.id = f.schedule_id)));
+COMMENT ON VIEW tidegate_history.missed IS 'one row for each stretch of fires that passed without a run';
+COMMENT ON COLUMN tidegate_history.missed.day IS 'UTC day of its last fire';
+COMMENT ON COLUMN tidegate_history.missed.namespace IS 'of the schedule';
+COMMENT ON COLUMN tidegate_history.missed.schedule IS 'name of the schedule';
+COMMENT ON COLUMN tidegate_history.missed.state IS 'missed or superseded';
+COMMENT ON COLUMN tidegate_history.missed.fires IS 'how many';
+COMMENT ON COLUMN tidegate_history.missed.first_fire IS 'the first of them';
+COMMENT ON COLUMN tidegate_history.missed.last_fire IS 'the last of them';
+COMMENT ON COLUMN tidegate_history.missed.reason IS 'why there is no run';
+COMMENT ON COLUMN tidegate_history.missed.decided_at IS 'when that was found';
+COMMENT ON COLUMN tidegate_history.missed.schedule_id IS 'a schedule that is made again under its name has another';
+COMMENT ON COLUMN tidegate_history.missed.first_fire_us IS 'first_fire in microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.missed.last_fire_us IS 'last_fire in microseconds since 1970';
+CREATE VIEW tidegate_history.runs AS
+ SELECT tidegate_history.day_of(r.slot) AS day,
+    tidegate_history.run_id(r.slot, r.schedule_id, r.ord) AS run_id,
+    s.namespace,
+    s.name AS schedule,
+    s.application,
+    p.name AS program,
+    (r.rev)::bigint AS revision,
+    r.cause,
+    NULLIF(r.caused_by, ''::text) AS caused_by,
+    COALESCE(r.outcome, l.state) AS state,
+    NULLIF(r.reason, ''::text) AS reason,
+    (r.priority)::bigint AS priority,
+    public.as_time(r.fire_time) AS fire_time,
+    public.as_time(r.created_at) AS created_at,
+    public.as_time(COALESCE(r.ready_at, l.ready_at)) AS ready_at,
+    public.as_time(COALESCE(r.started_at, l.started_at)) AS started_at,
+    public.as_time(r.finished_at) AS finished_at,
+    tidegate_history.seconds(((COALESCE(r.started_at, l.started_at))::bigint - (r.created_at)::bigint)) AS waited_seconds,
+    tidegate_history.seconds(((r.finished_at)::bigint - (r.started_at)::bigint)) AS duration_seconds,
+    r.merged_into,
+    COALESCE(r.arguments, l.arguments) AS arguments,
+    r.inputs,
+    r.slot,
+    r.schedule_id,
+    r.ord
+   FROM (((public.run r
+     JOIN public.schedule s ON ((s.id = r.schedule_id)))
+     JOIN public.program p ON ((p.id = r.program_id)))
+     LEFT JOIN public.run_live l ON (((l.slot = r.slot) AND (l.schedule_id = r.schedule_id) AND (l.ord = r.ord))));
+COMMENT ON VIEW tidegate_history.runs IS 'one row for each run of the ledger; stretches of missed fires are in `missed`';
+COMMENT ON COLUMN tidegate_history.runs.day IS 'UTC day of the slot: of the fire time, else of when it was made';
+COMMENT ON COLUMN tidegate_history.runs.run_id IS 'the run''s id, as `tidegate runs` prints it';
+COMMENT ON COLUMN tidegate_history.runs.namespace IS 'of the schedule';
+COMMENT ON COLUMN tidegate_history.runs.schedule IS 'name of the schedule; a deleted one keeps its rows';
+COMMENT ON COLUMN tidegate_history.runs.application IS 'that the schedule belongs to; null: none';
+COMMENT ON COLUMN tidegate_history.runs.program IS 'name of the program, of the same namespace';
+COMMENT ON COLUMN tidegate_history.runs.revision IS 'of the schedule';
+COMMENT ON COLUMN tidegate_history.runs.cause IS 'fire, evidence, backfill, manual or rerun';
+COMMENT ON COLUMN tidegate_history.runs.caused_by IS 'who asked, of a cause that is a person''s';
+COMMENT ON COLUMN tidegate_history.runs.state IS 'waiting, ready, starting, running, stopping, or how it ended (succeeded, failed, ...)';
+COMMENT ON COLUMN tidegate_history.runs.reason IS 'why it ended so';
+COMMENT ON COLUMN tidegate_history.runs.priority IS '0 to 100';
+COMMENT ON COLUMN tidegate_history.runs.fire_time IS 'the instant that a time trigger stands for; null: no clock made it';
+COMMENT ON COLUMN tidegate_history.runs.created_at IS 'when it was put on record';
+COMMENT ON COLUMN tidegate_history.runs.ready_at IS 'when its last constraint let it go; null: not yet, or never';
+COMMENT ON COLUMN tidegate_history.runs.started_at IS 'when its first attempt was handed over; null: not yet, or never';
+COMMENT ON COLUMN tidegate_history.runs.finished_at IS 'when its outcome was final; null: it has none';
+COMMENT ON COLUMN tidegate_history.runs.waited_seconds IS 'from created_at to started_at';
+COMMENT ON COLUMN tidegate_history.runs.duration_seconds IS 'from started_at to finished_at, waiting between attempts included';
+COMMENT ON COLUMN tidegate_history.runs.merged_into IS 'id of the run that took this one in';
+COMMENT ON COLUMN tidegate_history.runs.arguments IS 'JSON: what the program was given';
+COMMENT ON COLUMN tidegate_history.runs.inputs IS 'JSON: by dataset, what it was to read';
+COMMENT ON COLUMN tidegate_history.runs.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.runs.schedule_id IS 'second part; a schedule that is made again under its name has another';
+COMMENT ON COLUMN tidegate_history.runs.ord IS 'third part';
 ALTER TABLE ONLY public.application
     ADD CONSTRAINT application_pkey PRIMARY KEY (namespace, name);
 ALTER TABLE ONLY public.arrival
@@ -931,6 +1293,12 @@ ALTER TABLE ONLY public.sink
     ADD CONSTRAINT sink_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.sink_refusal
     ADD CONSTRAINT sink_refusal_pkey PRIMARY KEY (sink, pos);
+ALTER TABLE ONLY public.source_misfit
+    ADD CONSTRAINT source_misfit_pkey PRIMARY KEY (source, id);
+ALTER TABLE ONLY public.source
+    ADD CONSTRAINT source_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.source_place
+    ADD CONSTRAINT source_place_pkey PRIMARY KEY (source, topic, part);
 ALTER TABLE ONLY public.start_log
     ADD CONSTRAINT start_log_pkey PRIMARY KEY (schedule_id, slot, ord, key);
 ALTER TABLE ONLY public.subscription
@@ -976,6 +1344,8 @@ CREATE INDEX start_log_newest ON public.start_log USING btree (key, at);
 CREATE INDEX subscription_need ON public.subscription USING btree (key_id, need);
 CREATE INDEX subscription_need_bytes ON public.subscription USING btree (key_id, need_bytes) WHERE (need_bytes IS NOT NULL);
 CREATE INDEX subscription_need_rows ON public.subscription USING btree (key_id, need_rows) WHERE (need_rows IS NOT NULL);
+CREATE INDEX table_care_version ON public.table_care USING btree (version, name, operation);
+CREATE INDEX table_health_at ON public.table_health USING btree (at);
 CREATE CONSTRAINT TRIGGER event_number AFTER INSERT ON public.event_told DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.number_told();
 CREATE TRIGGER event_tell AFTER INSERT ON public.event REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.tell_of_runs();
 ALTER TABLE ONLY public.backfill_item
@@ -994,5 +1364,9 @@ ALTER TABLE ONLY public.schedule
     ADD CONSTRAINT schedule_program_id_fkey FOREIGN KEY (program_id) REFERENCES public.program(id);
 ALTER TABLE ONLY public.sink_refusal
     ADD CONSTRAINT sink_refusal_sink_fkey FOREIGN KEY (sink) REFERENCES public.sink(name) ON DELETE CASCADE;
+ALTER TABLE ONLY public.source_misfit
+    ADD CONSTRAINT source_misfit_source_fkey FOREIGN KEY (source) REFERENCES public.source(name) ON DELETE CASCADE;
+ALTER TABLE ONLY public.source_place
+    ADD CONSTRAINT source_place_source_fkey FOREIGN KEY (source) REFERENCES public.source(name) ON DELETE CASCADE;
 ALTER TABLE ONLY public.subscription
     ADD CONSTRAINT subscription_key_id_fkey FOREIGN KEY (key_id) REFERENCES public.event_key(id);

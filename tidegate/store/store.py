@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tidegate.domain.errors import Refused, Unavailable
-from tidegate.domain.ids import AttemptKey, Fence, ScheduleId
+from tidegate.domain.ids import AttemptKey, Fence, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
 from tidegate.ports.pausing import Pausing
@@ -27,7 +27,7 @@ from tidegate.store.arrays import Ints, Texts
 from tidegate.store.attempts import AttemptsTx, open_attempts
 from tidegate.store.backfills import BackfillReading, BackfillsTx
 from tidegate.store.clocks import ClocksTx
-from tidegate.store.connection import Connection, Database, Session, translate
+from tidegate.store.connection import Connection, Database, Session, bounded, translate
 from tidegate.store.deadlines import DeadlinesTx
 from tidegate.store.definitions import Definitions
 from tidegate.store.event_reads import EventReading
@@ -35,11 +35,13 @@ from tidegate.store.gates import GatesReading
 from tidegate.store.holdings import wake_overlooked
 from tidegate.store.instances import MembershipCalls
 from tidegate.store.lake import DatasetReading, WatchTx
+from tidegate.store.neighbours import NeighbourCalls
 from tidegate.store.partitions import Partitions, day_of
 from tidegate.store.pinning import PinningTx
 from tidegate.store.reads import Reading
 from tidegate.store.requests import ControlTransaction
 from tidegate.store.sinks import RelayingTx, SinkReading
+from tidegate.store.sources import IntakeTx, SourceReading
 from tidegate.store.sql import load
 from tidegate.store.tables import TablesReading
 from tidegate.store.transactions import I, Parts, Tx, columns
@@ -53,15 +55,19 @@ SINKS = load("sinks")
 BACKFILLS = load("backfills")
 
 
-class EngineTransaction(ClocksTx, AdmissionTx, BackfillsTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx):
+class EngineTransaction(
+    ClocksTx, AdmissionTx, BackfillsTx, AttemptsTx, WatchTx, DeadlinesTx, PinningTx, RelayingTx, IntakeTx
+):
     """An engine transaction: whichever part began it finds its own methods."""
 
 
 class PostgresStore(
     MembershipCalls,
+    NeighbourCalls,
     BackfillReading,
     DatasetReading,
     SinkReading,
+    SourceReading,
     TablesReading,
     EventReading,
     GatesReading,
@@ -74,6 +80,7 @@ class PostgresStore(
         self.parts = Parts(database, Definitions(), Partitions(database))
         self.direct = direct
         self._presence: dict[int, Connection] = {}
+        self._lost_at: Instant | None = None
         self._announcer: Connection | None = None
 
     async def close(self) -> None:
@@ -169,6 +176,11 @@ class PostgresStore(
             rows = await session.rows(ATTEMPTS.stop_requests, instance=fence.instance_id, epoch=fence.epoch)
             return await open_attempts(self.parts.definitions, session, rows)
 
+    async def held_attempts(self, fence: Fence, before: Instant) -> Sequence[AttemptKey]:
+        about = {"instance": fence.instance_id, "epoch": fence.epoch, "before": before}
+        rows = await self.parts.database.rows(ATTEMPTS.held, **about)
+        return [AttemptKey(RunKey(*row[:3]), row[3]) for row in rows]
+
     # ── upkeep ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def resync(self, fence: Fence, token: int, now: Instant) -> Sequence[Drift]:
@@ -181,7 +193,8 @@ class PostgresStore(
         )
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
-        """`runs` is how long runs and their attempts are kept, `events` how long events are."""
+        """`runs` is how long runs and their attempts are kept, and what was measured of tables and done to them;
+        `events` how long events are. Of what archives keep, whole days go."""
         kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
         await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
         await self.parts.database.execute(UPKEEP.forget_starts, now=now)
@@ -189,7 +202,10 @@ class PostgresStore(
             await self.parts.database.execute(EVENTS.forget_ids, before=now - kept)
         if (kept := retention.get("runs")) is not None:
             await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
-            await self.parts.database.execute(UPKEEP.forget_stretches, before=now - kept)
+            midnight = (now - kept) // DAY * DAY
+            await self.parts.database.execute(UPKEEP.forget_stretches, before=midnight)
+            await self.parts.database.execute(UPKEEP.forget_maintenance, before=midnight)
+            await self.parts.database.execute(UPKEEP.forget_health, before=midnight)
             await self.parts.database.execute(BACKFILLS.forget, before=now - kept)
         return await self.parts.partitions.drop(
             now, {table: retention[kind] for table, kind in kinds.items() if kind in retention}
@@ -213,7 +229,8 @@ class PostgresStore(
         exception: Unavailable when the connection is lost."""
         connection = await self.parts.database.connect("listen")
         try:
-            await connection.execute("LISTEN tidegate")
+            with bounded(connection):
+                await connection.execute("LISTEN tidegate")
             self._heard("")
             heard("")
             async for told in connection.notifies():
@@ -238,7 +255,7 @@ class PostgresStore(
 
 
 if TYPE_CHECKING:
-    from tidegate.ports import backfills, collecting, control, engine, lake, probing, sinks
+    from tidegate.ports import backfills, collecting, control, engine, lake, probing, sinks, sources
 
     def _satisfies(store: PostgresStore) -> None:
         """Checked by mypy: every port is implemented."""
@@ -249,7 +266,9 @@ if TYPE_CHECKING:
         worker: engine.WorkerStore = store
         watcher: lake.WatcherStore = store
         relay: sinks.RelayStore = store
+        intake: sources.IntakeStore = store
         members: engine.Membership = store
+        neighbours: engine.Neighbours = store
         reporter: engine.Reports = store
         reconciler: engine.ReconcilerStore = store
         janitor: engine.JanitorStore = store
@@ -257,5 +276,5 @@ if TYPE_CHECKING:
         prober: probing.ProberStore = store
         backfiller: backfills.BackfillStore = store
         people: control.ControlStore = store
-        del timekeeper, matcher, admitter, courier, worker, watcher, relay
-        del members, reporter, reconciler, janitor, wakes, prober, backfiller, people
+        del timekeeper, matcher, admitter, courier, worker, watcher, relay, intake
+        del members, neighbours, reporter, reconciler, janitor, wakes, prober, backfiller, people

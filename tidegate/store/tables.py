@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance.budget import Spend
+from tidegate.domain.maintenance.wire import figures
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
+from tidegate.lake.needed import NEEDED
 from tidegate.ports.tables import (
+    CareChange,
     CareOrder,
+    CarePlace,
     CareRecord,
     Measured,
     OpenCare,
@@ -22,10 +28,13 @@ from tidegate.ports.tables import (
 from tidegate.store.arrays import Floats, Texts
 from tidegate.store.codec import to_json
 from tidegate.store.connection import Row
-from tidegate.store.sql import load
+from tidegate.store.sql import Query, load
 from tidegate.store.transactions import Parts, Tx
 
 Q = load("tables")
+_NEEDED = Query(
+    "tables.snapshots_needed", "what somebody reads from", f"/* tables.snapshots_needed */ {NEEDED}".encode()
+)
 _TOP = (1 << 63) - 1
 
 
@@ -37,7 +46,7 @@ class TablesTx(Tx):
         return _switch(await self.session.row(Q.off))
 
     async def set_automatic(self, on: bool, who: str, reason: str, now: Instant) -> bool:
-        self.tell("clock")
+        self.tell("declared")
         if on:
             return await self.session.row(Q.switch_on) is not None
         return await self.session.row(Q.switch_off, who=who, reason=reason, now=now) is not None
@@ -59,23 +68,25 @@ class TablesTx(Tx):
     ) -> None:
         given = {"name": name, "rev": rev, "document": to_json(document), "author": author, "now": now}
         await self.session.send(Q.add_policy_revision, **given)
-        self.tell("clock")  # the assessor looks at once
+        self.tell("declared")  # the assessor looks at once
 
     async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
         names = Texts(one.table for one in seen)
-        await self.session.send(Q.lock_tables, names=names)
+        await self._lock_tables(names)
         await self.session.send(Q.see_tables, names=names, locations=Texts(one.location for one in seen), now=now)
 
     async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
+        names = Texts(one.table for one in measured)
         given = {
-            "names": Texts(one.table for one in measured),
+            "names": names,
             "healths": Texts(to_json(one.health) for one in measured),
             "scores": Floats(one.score for one in measured),
         }
-        await self.session.send(Q.lock_tables, names=given["names"])
+        await self._lock_tables(names)
         locations, errors = Texts(one.location for one in measured), Texts(one.error for one in measured)
         await self.session.send(Q.measure, **given, locations=locations, errors=errors, now=now)
-        await self.session.send(Q.keep_health, **given, now=now)
+        kept = Texts(to_json(figures(one.health)) if one.health is not None else None for one in measured)
+        await self.session.send(Q.keep_health, **{**given, "healths": kept}, now=now)
 
     async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
         for one in orders:
@@ -111,19 +122,32 @@ class TablesTx(Tx):
                 done.add(one.run)
                 outdated.add(row[1])
         if outdated:
-            await self.session.send(Q.lock_tables, names=Texts(sorted(outdated)))
+            await self._lock_tables(Texts(sorted(outdated)))
             await self.session.send(Q.outdate, names=Texts(sorted(outdated)))
         return done
 
-    async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
-        for operation, history in sorted(histories.items()):
-            await self.session.send(Q.put_care, name=table, operation=operation, history=to_json(history))
+    async def put_care(self, care: Mapping[str, Mapping[str, JsonObject]]) -> None:
+        rows = [(table, one, histories[one]) for table, histories in care.items() for one in histories]
+        await self.session.send(
+            Q.put_care,
+            names=Texts(row[0] for row in rows),
+            operations=Texts(row[1] for row in rows),
+            histories=Texts(to_json(row[2]) for row in rows),
+        )
+
+    async def _lock_tables(self, names: Texts) -> None:
+        """Before a version is drawn: readers go on behind the highest that they saw."""
+        await self.session.send(Q.lock_versions)
+        await self.session.send(Q.lock_tables, names=names)
 
 
 class TablesReading:
     """`ports.tables.TablesReads`."""
 
     parts: Parts
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0)
 
     async def maintenance(self) -> Switch:
         return _switch(await self.parts.database.row(Q.off))
@@ -139,20 +163,16 @@ class TablesReading:
 
     async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
         wanted = None if names is None else Texts(sorted(names))
-        rows = await self.parts.database.rows(Q.tables, names=wanted, since=since)
-        fields = (
-            "table",
-            "version",
-            "location",
-            "known_at",
-            "seen_at",
-            "assessed",
-            "assessed_at",
-            "health",
-            "score",
-            "error",
-        )
-        return [TableRecord(**dict(zip(fields, row, strict=True))) for row in rows]
+        return [_table(row) for row in await self.parts.database.rows(Q.tables, names=wanted, since=since)]
+
+    async def table_names(self) -> Sequence[str]:
+        return [row[0] for row in await self.parts.database.rows(Q.table_names)]
+
+    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
+        return [_table(row) for row in await self.parts.database.rows(Q.changed_tables, since=since, limit=limit)]
+
+    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
+        return dict(await self.parts.database.rows(Q.versions, names=Texts(sorted(tables))))
 
     async def table_history(
         self, table: str, before: Instant | None, limit: int
@@ -168,9 +188,14 @@ class TablesReading:
             found.setdefault(table, {})[operation] = history
         return found
 
+    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
+        given = {"version": since.version, "name": since.table, "operation": since.operation, "limit": limit}
+        rows = await self.parts.database.rows(Q.changed_care, **given)
+        return [CareChange(CarePlace(*row[:3]), row[3]) for row in rows]
+
     async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
         found: dict[str, list[int]] = {}
-        for table, snapshot in await self.parts.database.rows(Q.snapshots_needed, names=Texts(sorted(tables))):
+        for table, snapshot in await self.parts.database.rows(_NEEDED, names=Texts(sorted(tables))):
             found.setdefault(table, []).append(snapshot)
         return found
 
@@ -188,16 +213,28 @@ class TablesReading:
             for row in await self.parts.database.rows(Q.open_care)
         ]
 
-    async def care_since(self, since: Instant) -> Sequence[CareRecord]:
-        return [_record(row) for row in await self.parts.database.rows(Q.care_since, since=since)]
+    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
+        found: dict[str, list[Spend]] = {}
+        rows = await self.parts.database.rows(Q.spent, since=since, policies=Texts(sorted(policies)))
+        for policy, at, table, size, is_open in rows:
+            found.setdefault(policy, []).append(Spend(at=at, table=table, bytes=size, open=is_open))
+        return found
 
-    async def care_of(self, table: str, before: Instant | None, limit: int) -> Sequence[CareRecord]:
-        given = {"name": table, "before": _TOP if before is None else before, "limit": limit}
+    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
+        at, run = (_TOP, RunKey(0, ScheduleId(0), 0)) if before is None else before
+        given = {"name": table, "at": at, "slot": run.slot, "schedule": run.schedule_id, "ord": run.ord, "limit": limit}
         return [_record(row) for row in await self.parts.database.rows(Q.care_of, **given)]
 
 
 def _switch(row: Row | None) -> Switch:
     return Switch() if row is None else Switch(automatic=False, who=row[0], since=row[1], reason=row[2])
+
+
+_TABLE = ("table", "version", "location", "known_at", "seen_at", "assessed", "assessed_at", "health", "score", "error")
+
+
+def _table(row: Row) -> TableRecord:
+    return TableRecord(**dict(zip(_TABLE, row, strict=True)))
 
 
 def _order(row: Row) -> CareOrder:

@@ -19,6 +19,8 @@ from tidegate.store.sql import Query, load
 from tidegate.store.tide import Tide
 
 I = load("instances")  # noqa: E741
+SPACE = 0x7469_6465
+"""The space of our advisory locks with two numbers: this one and the instance's."""
 _PARTITIONS_AT_ONCE = 40
 Item = TypeVar("Item")
 SEPARATOR = "\x1f"

@@ -4,15 +4,16 @@ Everything that is started is reserved first: its table, one operation, the byte
 counts by what it really cost. Whoever starts something decides by all reservations that are in force, in one
 transaction, so that no two schedulers spend the same room.
 
-Nothing starves. What has waited for `PATIENCE` spans goes before all others, the longest waiting first; and if there is
-no room for it yet, the room that becomes free is kept for it. What needs more than the whole budget is refused, and
-says so.
+Nothing starves. What has waited longest, and for `PATIENCE` spans, goes before all others; and if there is no room for
+it yet, the room that becomes free is kept for it. More that waited so long follows until half of the room is taken, so
+that a lake which is far behind still gets what is best now. What needs more than the whole budget is refused, and says
+so.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,6 +94,15 @@ class Room:
             return False
         return not budget.bytes or (candidate.bytes is not None and self.bytes + candidate.bytes <= budget.bytes)
 
+    def half(self) -> Room:
+        """A room that is full when half of what is left of this one is used."""
+        budget = self.budget
+        half = Room(budget, (), self.now)
+        half.tables = set(self.tables)
+        half.operations = self.operations + max(0, budget.operations - self.operations) // 2
+        half.bytes = self.bytes + max(0, budget.bytes - self.bytes) // 2
+        return half
+
     def take(self, candidate: Candidate) -> None:
         """It is started."""
         self.tables.add(candidate.table)
@@ -123,15 +133,20 @@ class Room:
     def _frees(self, candidate: Candidate) -> Instant | None:
         """When enough of what ended is a span old; None while what is under way holds the room."""
         leaving = self._leaving if self._leaving is not None else self._leave()
-        place = bisect_left(leaving, True, key=lambda left: self._fits_in(left, candidate)) if leaving else 0
-        return leaving[place].at if place < len(leaving) else None
+        # While its own table counts it needs no room for one; then it may again: each of the two grows by itself.
+        own = bisect_left(leaving, self._last.get(candidate.table, 0), key=lambda left: left.at)
+        for begin, end in ((0, own), (own, len(leaving))):
+            place = bisect_left(leaving, True, begin, end, key=lambda left: self._fits_in(left, candidate))
+            if place < end:
+                return leaving[place].at
+        return None
 
     def _fits_in(self, left: _Left, candidate: Candidate) -> bool:
         budget = self.budget
         if budget.operations and left.operations >= budget.operations:
             return False
         stays = self._last.get(candidate.table, 0) > left.at
-        if budget.tables and left.tables + (not stays) > budget.tables:
+        if budget.tables and not stays and left.tables >= budget.tables:
             return False
         return not budget.bytes or left.bytes + (candidate.bytes or 0) <= budget.bytes
 
@@ -168,20 +183,24 @@ def select(
     if room.budget.unlimited:
         return list(candidates), []
     patience = PATIENCE * room.budget.per
-    waited = sorted((one for one in candidates if room.now - one.since >= patience), key=_waiting)
+    waited = sorted((one for one in candidates if room.now - one.since >= patience), key=_longest(room, rank))
     others = [one for one in candidates if room.now - one.since < patience]
     chosen: list[Candidate] = []
     left: list[Candidate] = []
     kept_for = ""
     empty = Room(room.budget, (), room.now)
+    half = room.half()
     for one in waited:
-        if not kept_for and room.fits(one):
+        if not kept_for and room.fits(one) and (not chosen or half.fits(one)):
             room.take(one)
+            half.take(one)
             chosen.append(one)
-            continue
-        left.append(one)
-        if not kept_for and empty.fits(one):
-            kept_for = f"{one.operation.value} of {one.table}"
+        elif not kept_for and room.fits(one):
+            others.append(one)
+        else:
+            left.append(one)
+            if not kept_for and not chosen and empty.fits(one):
+                kept_for = f"{one.operation.value} of {one.table}"
     if not kept_for:
         best = _best(others, room) if rank is Rank.VALUE else _greedy(sorted(others, key=_worst_first), room)
         chosen += best
@@ -193,8 +212,11 @@ def select(
     return chosen, [(one, room.refusal(one, kept_for="" if one is first else kept_for)) for one in left]
 
 
-def _waiting(one: Candidate) -> tuple[Instant, str, str]:
-    return one.since, one.table, one.operation.value
+def _longest(room: Room, rank: Rank) -> Callable[[Candidate], tuple[Instant, float, str, str]]:
+    """Of those that waited as long, who would go first anyway."""
+    if rank is Rank.VALUE:
+        return lambda one: (one.since, -_density(one, room), one.table, one.operation.value)
+    return lambda one: (one.since, *_worst_first(one))
 
 
 def _worst_first(one: Candidate) -> tuple[float, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 from tidegate.domain.fires import newest_fire, next_fire
@@ -11,6 +12,8 @@ from tidegate.domain.triggers import WindowDays
 from tidegate.domain.windows import Span, opens
 from tidegate.domain.zones import resolve
 
+_KEPT = 60
+"""Fires of a schedule that are looked up once: two months of days."""
 _Fires = tuple[Instant | None, Instant | None, Instant | None, Duration]
 
 
@@ -20,6 +23,7 @@ class Clock:
     def __init__(self, now: Instant) -> None:
         self.now = now
         self._fires: dict[int, _Fires] = {}
+        self._past: dict[int, list[Instant]] = {}
         self._days: dict[tuple[int, int], tuple[Instant | None, WindowDays]] = {}
         self._opens: dict[int, Instant | None] = {}
         self.memory: dict[int, Any] = {}
@@ -38,6 +42,17 @@ class Clock:
             found = self._fires[id(schedule)] = (newest, previous, following, interval)
             self._kept.append(schedule)
         return found
+
+    def first_after(self, schedule: Schedule, base: Instant) -> Instant | None:
+        """The first fire after `base`; the newest ones are looked up once for all tables that ask."""
+        newest = self.fires(schedule)[0]
+        if newest is None or newest <= base:
+            return next_fire(schedule.trigger, base)
+        past = self._past.get(id(schedule))
+        if past is None:
+            past = self._past[id(schedule)] = _newest(schedule, newest)
+        place = bisect_right(past, base)
+        return past[place] if place else next_fire(schedule.trigger, base)
 
     def opening(self, trigger: WindowDays, base: Instant, started: Instant | None) -> Instant | None:
         """The first opening after `base` that lies so many days after the last start."""
@@ -60,6 +75,14 @@ class Clock:
             self._opens[id(schedule)] = self.now if span is None else opens(span, self.now)
             self._kept.append(schedule)
         return self._opens[id(schedule)]
+
+
+def _newest(schedule: Schedule, newest: Instant) -> list[Instant]:
+    """The last fires up to `newest`, ascending."""
+    found = [newest]
+    while len(found) < _KEPT and (earlier := newest_fire(schedule.trigger, found[-1] - 1)) is not None:
+        found.append(earlier)
+    return found[::-1]
 
 
 def window(schedule: Schedule) -> Span | None:

@@ -1,8 +1,8 @@
 """Run or not: the one decision that the scheduler takes and that people are shown.
 
-`decide` judges every operation of one table's policy and gives each reason for and against; `choose` then spends the
-budgets over all tables. Who shows a status calls the same two functions with the same facts, so what is shown and what
-is done cannot differ.
+`decide` judges every operation of one table's policy and gives each reason for and against; `choosing.spend` then
+spends the budgets over all tables. Who shows a status calls the same two functions with the same facts, so what is
+shown and what is done cannot differ.
 
 An operation is due by its schedule or, without one, while its conditions are met. What is due and may not start
 (window, min_interval, throttles, conditions, budget, another operation) stays due, and further fires merge into it. A
@@ -11,22 +11,21 @@ predicted no-op is skipped: the fire is spent, and the next one is judged anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from tidegate.domain.fires import next_fire
 from tidegate.domain.instants import MINUTE, Duration, Instant
-from tidegate.domain.maintenance.budget import Candidate, Room, Spend, select
+from tidegate.domain.maintenance.budget import Spend
 from tidegate.domain.maintenance.clock import Clock
 from tidegate.domain.maintenance.debt import Debt
 from tidegate.domain.maintenance.health import MEASURES, Metric, TableHealth
 from tidegate.domain.maintenance.operations import ORDER, Operation
-from tidegate.domain.maintenance.policy import Logic, Policy, Rank, Rule, Schedule
+from tidegate.domain.maintenance.policy import Logic, Policy, Rule, Schedule
 from tidegate.domain.maintenance.state import NO_HISTORY, UNKNOWN, History, Prediction, TableState
-from tidegate.domain.maintenance.throttle import DEFAULT_THROTTLES, Throttles, backed_off, stretched
-from tidegate.domain.maintenance.value import cost, value
+from tidegate.domain.maintenance.throttle import DEFAULT_THROTTLES, Switches, Throttles, backed_off, stretched
+from tidegate.domain.maintenance.value import cost
 from tidegate.domain.triggers import WindowDays
 
 SETTLING = 5 * MINUTE
@@ -63,6 +62,7 @@ class Because(StrEnum):
     BY_HAND = "by_hand"
     NOT_DUE = "not_due"
     SCHEDULE_OFF = "schedule_off"
+    CONDITIONS_OFF = "conditions_off"
     WINDOW_CLOSED = "window_closed"
     FAILING = "failing"
     UNCHANGED = "unchanged"
@@ -80,6 +80,7 @@ _OF: Mapping[Because, Blocker] = {
     Because.BY_HAND: Blocker.SCHEDULE,
     Because.NOT_DUE: Blocker.SCHEDULE,
     Because.SCHEDULE_OFF: Blocker.SCHEDULE,
+    Because.CONDITIONS_OFF: Blocker.SCHEDULE,
     Because.WINDOW_CLOSED: Blocker.WINDOW,
     Because.FAILING: Blocker.THROTTLE,
     Because.UNCHANGED: Blocker.THROTTLE,
@@ -106,6 +107,9 @@ class Block(NamedTuple):
         return _OF[self.because]
 
 
+_BY_HAND, _SCHEDULE_OFF, _DISABLED = (Block(one) for one in (Because.BY_HAND, Because.SCHEDULE_OFF, Because.DISABLED))
+
+
 class Finding(NamedTuple):
     """A condition and the figure it was compared with; `value` None: unknown, and so not met."""
 
@@ -118,19 +122,12 @@ Checks: TypeAlias = tuple[tuple[Metric, Callable[[TableHealth, Instant], float |
 """Figure, how it is measured, and its limit."""
 
 
-class Switches(NamedTuple):
-    """What is switched for all tables: whether maintenance starts by itself, and whether conditions are looked at."""
-
-    automatic: bool = True
-    conditions: bool = True
-
-
 class Decision(NamedTuple):
     """What was decided of one operation on one table.
 
     `due_since`: when it became due, None: it is not. `next_eligible`: the earliest instant at which it may start as far
     as time alone tells; None where something else must happen first, or it may now. `bytes`: what a budget must hold
-    for it, None: unknown.
+    for it, None: unknown. `ignored`: its conditions did not count, by the switch.
     """
 
     table: str
@@ -144,6 +141,7 @@ class Decision(NamedTuple):
     next_eligible: Instant | None = None
     prediction: Prediction = UNKNOWN
     bytes: int | None = None
+    ignored: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,110 +167,91 @@ class Terms:
         return self.clock.now
 
 
-def decide_all(tables: Iterable[Table], terms: Terms) -> dict[str, tuple[Decision, ...]]:
-    """Everything about these tables, by table: each judged for itself, then the budgets spent over all of them.
-
-    Budgets are a policy's, so all of a policy's tables must be among them for the answer about one to be right.
-    """
-    told = list(tables)
-    decisions = {one.state.table: decide(one, terms) for one in told}
-    for policy in {one.policy.name: one.policy for one in told}.values():
-        if not policy.budget.unlimited:
-            ours = [one for one in told if one.policy.name == policy.name]
-            decisions.update(choose(policy, ours, decisions, terms))
-    return decisions
-
-
 def decide(table: Table, terms: Terms) -> tuple[Decision, ...]:
     """Every operation of its policy, in the order in which they follow each other; budgets aside.
 
     At most one is to run: the others that could are held until it has ended.
     """
-    judged = [_judge(table, rule, checks, terms) for rule, checks in _checks(table.policy, terms.clock)]
+    always = _never_forced(table.state, terms)
+    judged = [_judge(table.state, asked, always, terms) for asked in _asked(table.policy, terms.clock)]
     wanted = [one for one in judged if one.verdict is Verdict.RUN]
     if len(wanted) > 1:
         first = _first(wanted, table.state)
         held = Block(Because.ANOTHER_FIRST, None, first.operation.value)
-        judged = [_hold(one, held) if one.verdict is Verdict.RUN and one is not first else one for one in judged]
+        judged = [hold(one, held) if one.verdict is Verdict.RUN and one is not first else one for one in judged]
     return tuple(judged)
-
-
-def choose(
-    policy: Policy, tables: Sequence[Table], decisions: Mapping[str, tuple[Decision, ...]], terms: Terms
-) -> dict[str, tuple[Decision, ...]]:
-    """The decisions about a policy's tables once its budget is spent: what finds no room is held."""
-    found: list[Candidate] = []
-    for table in tables:
-        name = table.state.table
-        found += [_candidate(table, one, terms) for one in decisions[name] if one.verdict is Verdict.RUN]
-    _, left = select(found, Room(policy.budget, terms.spent.get(policy.name, ()), terms.now), policy.rank)
-    histories = {table.state.table: table.state.histories for table in tables}
-    changed = {}
-    for candidate, refusal in left:
-        known = histories[candidate.table].get(candidate.operation, NO_HISTORY).held_at is not None
-        block = Block(Because.NO_ROOM, refusal.until, refusal.why)
-        verdict = Verdict.WAIT if known else Verdict.HOLD
-        changed[candidate.table] = tuple(
-            _hold(one, block, verdict) if one.operation is candidate.operation else one
-            for one in decisions[candidate.table]
-        )
-    return changed
-
-
-def _candidate(table: Table, decision: Decision, terms: Terms) -> Candidate:
-    history = table.state.histories.get(decision.operation, NO_HISTORY)
-    gain = 0.0
-    if table.policy.rank is Rank.VALUE:
-        gain = value(decision.operation, decision.prediction, history, table.state.health).gain or 0.0
-    return Candidate(
-        table=table.state.table,
-        operation=decision.operation,
-        bytes=decision.bytes,
-        since=history.held_at if history.held_at is not None else terms.now,
-        debt=table.debt.score if table.debt is not None else 0.0,
-        gain=gain,
-    )
 
 
 def _first(wanted: Sequence[Decision], state: TableState) -> Decision:
     """Whose turn it is: forced ones first; then those that had no turn since another became due; then by order."""
-    best: tuple[bool, bool, int] | None = None
+    best: tuple[bool, bool] | None = None
     chosen = wanted[0]
-    for place, one in enumerate(wanted):
+    oldest, second = _two_oldest([one.due_since for one in wanted if one.due_since is not None])
+    for one in wanted:
         started = state.histories.get(one.operation, NO_HISTORY).started_at
-        served = started is not None and any(
-            other is not one and other.due_since is not None and other.due_since <= started for other in wanted
-        )
-        turn = (not one.forced, served, place)
+        other = second if one.due_since == oldest else oldest
+        turn = (not one.forced, started is not None and other is not None and other <= started)
         if best is None or turn < best:
             best, chosen = turn, one
     return chosen
 
 
-def _hold(one: Decision, block: Block, verdict: Verdict = Verdict.WAIT) -> Decision:
+def _two_oldest(found: list[Instant]) -> tuple[Instant | None, Instant | None]:
+    """The least two, equal ones counted each."""
+    found.sort()
+    return (found[0] if found else None), (found[1] if len(found) > 1 else None)
+
+
+def hold(one: Decision, block: Block, verdict: Verdict = Verdict.WAIT) -> Decision:
     """The same, held by one more block."""
-    table, operation, _, forced, due, met, unmet, blocks, _, prediction, size = one
-    return Decision(table, operation, verdict, forced, due, met, unmet, (*blocks, block), block.until, prediction, size)
+    return one._replace(verdict=verdict, blocks=(*one.blocks, block), next_eligible=block.until)
 
 
 # ── one operation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _judge(table: Table, rule: Rule, checks: Checks, terms: Terms) -> Decision:
-    state, now = table.state, terms.clock.now
+class _Asked(NamedTuple):
+    """A rule, with what is the same for all tables at one instant: what its conditions compare, and the block of its
+    window where that is closed."""
+
+    rule: Rule
+    checks: Checks
+    closed: Block | None
+
+
+def _asked(policy: Policy, clock: Clock) -> list[_Asked]:
+    """The rules of a policy in the order of their operations."""
+    known = clock.memory.get(id(policy))
+    if known is not None:
+        return known[1]  # type: ignore[no-any-return]
+    made = []
+    for rule in sorted(policy.operations.values(), key=lambda one: ORDER[one.operation]):
+        limits = rule.when.limits if rule.when is not None else {}
+        closed = None
+        if rule.schedule is not None and not rule.schedule.always_open:
+            opens = clock.opens(rule.schedule)
+            closed = Block(Because.WINDOW_CLOSED, opens) if opens != clock.now else None
+        made.append(_Asked(rule, tuple((one, MEASURES[one], limit) for one, limit in limits.items()), closed))
+    clock.memory[id(policy)] = policy, made
+    return made
+
+
+def _judge(state: TableState, asked: _Asked, always: Sequence[Block], terms: Terms) -> Decision:
+    rule, checks, closed = asked
+    now = terms.clock.now
     history = state.histories.get(rule.operation, NO_HISTORY)
     outdated = history.succeeded_at is not None and _outdated(history, state, now)
     prediction = UNKNOWN if outdated else state.predictions.get(rule.operation, UNKNOWN)
     forced = rule.max_delay is not None and _overdue(rule, history, state.since, now) is not None
-    due, interval, blocks = _due(rule, history, state.since, terms.clock)
+    ignored = rule.when is not None and not terms.switches.conditions
+    due, interval, blocks = _due(rule, history, state.since, terms)
     met, unmet, holds = _conditions(checks, None if outdated else state.health, rule, terms)
     if not forced:
-        if rule.schedule is not None and not rule.schedule.always_open:
-            opens = terms.clock.opens(rule.schedule)
-            if opens != now:
-                blocks.append(Block(Because.WINDOW_CLOSED, opens))
-        if rule.min_interval and history.started_at is not None and history.started_at + rule.min_interval > now:
-            blocks.append(Block(Because.MIN_INTERVAL, history.started_at + rule.min_interval))
+        if closed is not None:
+            blocks.append(closed)
+        rest = max(rule.min_interval, terms.throttles.min_interval)
+        if rest and history.started_at is not None and history.started_at + rest > now:
+            blocks.append(Block(Because.MIN_INTERVAL, history.started_at + rest))
         if history.failures or history.unchanged:
             blocks += _throttled(rule, history, state, interval, terms)
         if prediction.noop:
@@ -280,7 +259,9 @@ def _judge(table: Table, rule: Rule, checks: Checks, terms: Terms) -> Decision:
     else:
         blocks = []
         due = due if due is not None else _overdue(rule, history, state.since, now)
-    blocks += _never_forced(rule, state, terms)
+    if not rule.enabled:
+        blocks.append(_DISABLED)
+    blocks += always
     ready = forced or holds
     if not blocks:
         verdict, eligible = (Verdict.RUN if ready else Verdict.WAIT), None
@@ -288,8 +269,9 @@ def _judge(table: Table, rule: Rule, checks: Checks, terms: Terms) -> Decision:
         skip = ready and _is_skip(history, state, due, blocks)
         verdict, eligible = (Verdict.SKIP if skip else Verdict.WAIT), _eligible(blocks) if ready else None
     size = prediction.bytes if prediction.bytes is not None else cost(rule.operation, prediction, state.health)
+    told = tuple(blocks)
     return Decision(
-        state.table, rule.operation, verdict, forced, due, met, unmet, tuple(blocks), eligible, prediction, size
+        state.table, rule.operation, verdict, forced, due, met, unmet, told, eligible, prediction, size, ignored
     )
 
 
@@ -301,20 +283,22 @@ def _overdue(rule: Rule, history: History, since: Instant, now: Instant) -> Inst
     return at if at <= now else None
 
 
-def _due(rule: Rule, history: History, since: Instant, clock: Clock) -> tuple[Instant | None, Duration, list[Block]]:
+def _due(rule: Rule, history: History, since: Instant, terms: Terms) -> tuple[Instant | None, Duration, list[Block]]:
     """Since when it is due (None: it is not), how long it is between its fires, and what the schedule says against."""
     started = history.started_at
     base = since if started is None else max(started, since)
     schedule = rule.schedule
     if schedule is None:
         if rule.when is None:
-            return None, rule.min_interval, [Block(Because.BY_HAND)]
+            return None, rule.min_interval, [_BY_HAND]
+        if not terms.switches.conditions:
+            return None, rule.min_interval, [Block(Because.CONDITIONS_OFF)]
         return base, rule.min_interval, []
     if not schedule.enabled:
-        return None, rule.min_interval, [Block(Because.SCHEDULE_OFF)]
+        return None, rule.min_interval, [_SCHEDULE_OFF]
     if history.skipped_at is not None:
         base = max(base, history.skipped_at)
-    fire, following, interval = _fire(schedule, base, started, clock)
+    fire, following, interval = _fire(schedule, base, started, terms.clock)
     if fire is None:
         return None, interval, [Block(Because.NOT_DUE, following)]
     return fire, interval, []
@@ -332,43 +316,24 @@ def _fire(
     if newest is None or newest <= base:
         return None, following, interval
     if previous is not None and previous > base:
-        newest = next_fire(schedule.trigger, base)
+        newest = clock.first_after(schedule, base)
     return newest, following, interval
-
-
-def _checks(policy: Policy, clock: Clock) -> list[tuple[Rule, Checks]]:
-    """The rules of a policy in the order of their operations, each with what its conditions compare."""
-    known = clock.memory.get(id(policy))
-    if known is not None:
-        return known[1]  # type: ignore[no-any-return]
-    rules = sorted(policy.operations.values(), key=lambda rule: ORDER[rule.operation])
-    made = [
-        (
-            rule,
-            tuple((metric, MEASURES[metric], limit) for metric, limit in rule.when.limits.items()) if rule.when else (),
-        )
-        for rule in rules
-    ]
-    clock.memory[id(policy)] = policy, made
-    return made
 
 
 def _conditions(
     checks: Checks, health: TableHealth | None, rule: Rule, terms: Terms
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], bool]:
-    """The conditions that are met, those that are not, and whether what is asked for holds."""
-    if not checks or rule.when is None or not terms.switches.conditions:
+    """The conditions that are met, those that are not, and whether what is asked for holds, or does not count."""
+    if not checks or rule.when is None:
         return (), (), True
-    met: tuple[Finding, ...] = ()
-    unmet: tuple[Finding, ...] = ()
+    met: list[Finding] = []
+    unmet: list[Finding] = []
     now = terms.clock.now
     for metric, measure, limit in checks:
         figure = measure(health, now) if health is not None else None
-        if figure is not None and figure >= limit:
-            met = (*met, Finding(metric, figure, limit))
-        else:
-            unmet = (*unmet, Finding(metric, figure, limit))
-    return met, unmet, bool(met) if rule.when.logic is Logic.ANY else not unmet
+        (met if figure is not None and figure >= limit else unmet).append(Finding(metric, figure, limit))
+    holds = bool(met) if rule.when.logic is Logic.ANY else not unmet
+    return tuple(met), tuple(unmet), holds or not terms.switches.conditions
 
 
 def _outdated(history: History, state: TableState, now: Instant) -> bool:
@@ -398,13 +363,11 @@ def _changed_at(state: TableState) -> Instant | None:
     return max(told, assessed)
 
 
-def _never_forced(rule: Rule, state: TableState, terms: Terms) -> list[Block]:
-    """What holds even an operation that is overdue."""
+def _never_forced(state: TableState, terms: Terms) -> list[Block]:
+    """What holds even an operation that is overdue, whichever it is."""
     blocks: list[Block] = []
     if not terms.switches.automatic:
         blocks.append(Block(Because.SWITCHED_OFF))
-    if not rule.enabled:
-        blocks.append(Block(Because.DISABLED))
     if state.busy is not None:
         blocks.append(Block(Because.BUSY, None, state.busy))
     if state.health is not None and state.health.fault is not None:

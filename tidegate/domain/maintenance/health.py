@@ -23,9 +23,12 @@ class PartitionFiles:
     """The data files of one partition in the order in which its manifests name them, so that a rewrite of it can be
     planned as Iceberg plans it.
 
-    `sizes`: bytes of each. `deletes`: how many delete files apply to a file, and `deleted`: the share of its rows that
-    file-scoped deletes remove (0 to 1); both by the file's place, left out where there are none. `spec`: the partition
-    spec they were written under. `changed_at`: when a commit last touched the partition.
+    `sizes`: bytes of each. `deletes`: how many delete files apply to a file, `delete_bytes`: what they hold, and
+    `deleted`: the share of its rows that file-scoped deletes remove (0 to 1); `pieces`: the bytes of its row groups,
+    left out for a file that is one, empty where its writer did not say. All by the file's place, left out where there
+    are none. `spec`: the partition spec they were written under. `boxes`, of an older spec where the current one would
+    divide its files: for each file and field of the current spec, the range of partitions that its rows go to, left
+    out where nobody knows. `changed_at`: when a commit last touched the partition.
     """
 
     partition: str
@@ -33,6 +36,9 @@ class PartitionFiles:
     spec: int = 0
     deletes: Mapping[int, int] = field(default_factory=dict)
     deleted: Mapping[int, float] = field(default_factory=dict)
+    delete_bytes: Mapping[int, int] = field(default_factory=dict)
+    pieces: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    boxes: Mapping[int, tuple[tuple[int, int], ...]] | None = None
     changed_at: Instant | None = None
 
 

@@ -2,13 +2,15 @@
 
 Files of one partition that are too small, too large or have too many deletes are packed in their order into groups; a
 group is rewritten when it holds enough files or enough bytes. What comes out are as many files as Spark makes tasks:
-the group's files are packed once more, into splits of about the target size, and a file within a split stays whole.
+the row groups of the group's files are packed once more, into splits of about the target size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product, zip_longest
 
 from tidegate.domain.maintenance.health import GIB, MIB, PartitionFiles
 from tidegate.domain.maintenance.options import Options, arrangement
@@ -17,6 +19,8 @@ DEFAULT_TARGET = 512 * MIB
 _OVERHEAD = 5 * 1024
 _LOOKBACK = 10
 """Splits that are open at a time when Spark's tasks are packed."""
+_MOST_CELLS = 20_000
+"""Partitions that are counted one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +49,29 @@ class Planner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Files that are rewritten together: how many, what they hold, how many come of them, and how many of them are
-    rewritten for another reason than that they are small."""
+    rewritten for another reason than that they are small. `written` None: nobody knows. `deletes`: how many delete
+    files readers open for them, one that is for several files counted for each."""
 
     files: int
     bytes: int
-    written: int
+    written: int | None
     others: int
+    deletes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    """`pieces`: its row groups, None: it is one; `deletes`: the bytes that its deletes add to each of them; `left`: the
+    share of its rows that deletes leave. `divided`: by the current partition spec, into what lies in `box`."""
+
     size: int
     heavy: bool
+    pieces: tuple[int, ...] | None = None
+    deletes: int = 0
+    delete_files: int = 0
+    left: float = 1.0
+    divided: bool = False
+    box: tuple[tuple[int, int], ...] | None = None
 
 
 def planner_of(options: Options, table_target: int | None) -> Planner:
@@ -106,17 +121,37 @@ def expected_files(size: int, planner: Planner) -> int:
 
 
 def _by_partition(partitions: Iterable[PartitionFiles], planner: Planner, spec: int | None) -> list[list[_File]]:
+    """What Iceberg packs together: files of a partition; and all those of older specs."""
     apart: list[list[_File]] = []
-    older: list[_File] = []
+    older: list[list[_File]] = []
     for one in partitions:
-        files = older if spec is not None and one.spec != spec else []
-        if files is not older:
-            apart.append(files)
+        files: list[_File] = []
         for place, size in enumerate(one.sizes):
             heavy = _heavy(one, place, planner) if one.deletes or one.deleted else False
             if planner.everything or heavy or size < planner.least or size > planner.most:
-                files.append(_File(size, heavy))
-    return [*apart, older] if older else apart
+                files.append(_file(one, place, heavy))
+        if spec is not None and one.spec != spec:
+            older.append(files)
+        elif one.partition:
+            apart.append(files)
+        else:  # the current spec has no partitions: its files and the older ones are packed together
+            older.append(files)
+    # A commit mostly adds a file to each of several partitions, so that is their order in manifests.
+    mixed = [file for turn in zip_longest(*older) for file in turn if file is not None]
+    return [*apart, mixed] if mixed else apart
+
+
+def _file(files: PartitionFiles, place: int, heavy: bool) -> _File:
+    return _File(
+        size=files.sizes[place],
+        heavy=heavy,
+        pieces=files.pieces.get(place),
+        deletes=files.delete_bytes.get(place, 0),
+        delete_files=files.deletes.get(place, 0),
+        left=1.0 - files.deleted.get(place, 0.0),
+        divided=files.boxes is not None,
+        box=files.boxes.get(place) if files.boxes is not None else None,
+    )
 
 
 def _heavy(files: PartitionFiles, place: int, planner: Planner) -> bool:
@@ -153,31 +188,63 @@ def _worth(group: Sequence[_File], planner: Planner) -> bool:
 def _group(files: Sequence[_File], planner: Planner) -> Group:
     size = sum(file.size for file in files)
     expected = expected_files(int(size * planner.shrinks), planner)
-    written = expected if planner.shuffles else _tasks([file.size for file in files], size // expected, planner)
+    if files[0].divided:  # Iceberg, too, looks at the first only
+        written = _divided(files, expected if planner.shuffles else 1, planner)
+    else:
+        written = expected if planner.shuffles else _tasks(files, size // expected, planner)
     others = sum(file.heavy or planner.everything or file.size > planner.most for file in files)
-    return Group(files=len(files), bytes=size, written=written, others=others)
+    deletes = sum(file.delete_files for file in files)
+    return Group(files=len(files), bytes=size, written=written, others=others, deletes=deletes)
 
 
-def _tasks(sizes: Sequence[int], per_file: int, planner: Planner) -> int:
+def _divided(files: Sequence[_File], ranges: int, planner: Planner) -> int | None:
+    """Files that are written when rows are sorted by partition: one for each partition, more where it is large, and one
+    more wherever a range that a task gets ends within a partition."""
+    if any(file.box is None for file in files):
+        return None
+    boxes = [(file, [range(first, last + 1) for first, last in file.box or ()]) for file in files]
+    if sum(math.prod(map(len, box)) for _, box in boxes) > _MOST_CELLS:
+        return None
+    weights: dict[tuple[int, ...], float] = {}
+    for file, box in boxes:
+        share = file.size * file.left / math.prod(map(len, box))
+        for cell in product(*box):
+            weights[cell] = weights.get(cell, 0.0) + share
+    return sum(_rolled(weight, planner) for weight in weights.values()) + ranges - 1
+
+
+def _tasks(files: Sequence[_File], per_file: int, planner: Planner) -> int:
     """Files that Spark's tasks write, when each reads about a split."""
     split = max(planner.target, min(per_file + _OVERHEAD, planner.largest_written))
     count = 0
-    opened: list[int] = []
-    for size in sizes:
-        place = next((at for at, weight in enumerate(opened) if weight + size <= split), None)
-        if place is not None:
-            opened[place] += size
-            continue
-        opened.append(size)
-        if len(opened) > _LOOKBACK:
-            fullest = max(range(len(opened)), key=opened.__getitem__)
-            count += _rolled(opened.pop(fullest), planner)
-    return count + sum(_rolled(weight, planner) for weight in opened)
+    opened: list[list[float]] = []  # what a task reads, deletes included, and what is left of it
+    for file in files:
+        for piece in _cut(file, split):
+            weight, left = piece + file.deletes, piece * file.left
+            task = next((one for one in opened if one[0] + weight <= split), None)
+            if task is not None:
+                task[0] += weight
+                task[1] += left
+                continue
+            opened.append([weight, left])
+            if len(opened) > _LOOKBACK:
+                fullest = max(range(len(opened)), key=lambda at: opened[at][0])
+                count += _rolled(opened.pop(fullest)[1], planner)
+    return count + sum(_rolled(left, planner) for _, left in opened)
 
 
-def _rolled(size: int, planner: Planner) -> int:
-    """A task that reads more than a file may hold writes several."""
-    return max(1, -(-size // planner.largest_written))
+def _cut(file: _File, split: int) -> Sequence[int]:
+    """Between row groups; anywhere in a file whose writer did not say where they begin."""
+    if file.pieces is None:
+        return (file.size,)
+    if file.pieces:
+        return file.pieces
+    return [min(split, file.size - at) for at in range(0, file.size, split)]
+
+
+def _rolled(size: float, planner: Planner) -> int:
+    """A task that has more than a file may hold writes several, one that has no rows writes none."""
+    return math.ceil(size / planner.largest_written)
 
 
 def _whole(options: Options, name: str, default: int) -> int:

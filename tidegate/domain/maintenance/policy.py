@@ -135,6 +135,51 @@ def resolve(policies: Iterable[Policy], table: str) -> Resolution:
     return Resolution(policy=first, others=tuple(policy.name for policy in others), tied=tied)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a policy reaches: of how many known tables its pattern holds, and for how many of those it speaks.
+    `known`: tables that there are at all; `before`: the policies that speak for the others."""
+
+    known: int = 0
+    matched: int = 0
+    tables: int = 0
+    before: tuple[str, ...] = ()
+
+
+def reaches(policies: Iterable[Policy], tables: Iterable[str]) -> dict[str, Reach]:
+    """By policy, how far it reaches among these tables. Disabled ones reach none."""
+    given, known = list(policies), 0
+    matched = dict.fromkeys([one.name for one in given], 0)
+    spoken = dict(matched)
+    before: dict[str, set[str]] = {one.name: set() for one in given}
+    for table in tables:
+        known += 1
+        found = resolve(given, table)
+        if found.policy is None:
+            continue
+        first = found.policy.name
+        spoken[first] += 1
+        matched[first] += 1
+        for name in found.others:
+            matched[name] += 1
+            before[name].add(first)
+    return {
+        name: Reach(known=known, matched=matched[name], tables=spoken[name], before=tuple(sorted(before[name])))
+        for name in matched
+    }
+
+
+def reach_warning(policy: Policy, reach: Reach) -> str:
+    """A sentence for people where a policy keeps no table at all; empty where it does."""
+    if reach.tables or not policy.enabled:
+        return ""
+    if not reach.matched:
+        among = f"none of the {reach.known} tables that are known" if reach.known else "no table: none is known yet"
+        return f"It matches {among}. Paths are catalog.namespace.table; see them with: tidegate tables"
+    others = ", ".join(repr(name) for name in reach.before)
+    return f"It keeps none of the {reach.matched} tables that it matches: {others} speaks for them."
+
+
 def tie_warning(resolution: Resolution) -> str:
     """A sentence for people where only a name decided; empty where something better did."""
     if resolution.policy is None or not resolution.tied:

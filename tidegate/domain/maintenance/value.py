@@ -2,7 +2,7 @@
 
 The gain is counted in files that readers need not open any more: a data or delete file counts 1, a manifest 0.5 (it is
 read once when a query is planned), a snapshot 0.1 (it burdens metadata and storage, not queries). What a concurrent
-row-level delete would throw away counts as lost.
+row-level delete would throw away counts as lost: the whole rewrite, or one step of it where it goes in small steps.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ FIRST_RATE = 8.0 * MIB
 """Bytes a second that a rewrite is thought to do before one was seen."""
 FIRST_SECONDS = 5.0
 """What any operation takes beside its bytes, before one was seen."""
+
+HOT = 24
+"""Commits that take rows away, in the last day: from so many on a rewrite goes in small steps."""
+_STEP_SHARE = 0.02
+"""One step takes at most this share of the span between two such commits, as far as rates are known."""
+_LEAST_STEP = 8 * MIB
 
 _WORTH: Mapping[Operation, float] = {
     Operation.REWRITE_DATA_FILES: 1.0,
@@ -84,12 +90,22 @@ def value(operation: Operation, prediction: Prediction, history: History, health
     if prediction.bytes:
         rate = history.bytes_per_second or FIRST_RATE
         seconds = FIRST_SECONDS + prediction.bytes / rate
-    rhythm = (health.row_delete_commits or 0) / (DAY / SECOND) if health is not None else 0.0
-    conflict = 1 - math.exp(-rhythm * seconds) if operation in REWRITES_ROWS else 0.0
+    commits = (health.row_delete_commits or 0) if health is not None else 0
+    at_stake = seconds
+    if commits >= HOT and prediction.bytes:  # a conflict then costs a step, and not the whole
+        at_stake = min(prediction.bytes, step_bytes(commits)) / (history.bytes_per_second or FIRST_RATE)
+    conflict = 1 - math.exp(-commits / (DAY / SECOND) * at_stake) if operation in REWRITES_ROWS else 0.0
     if prediction.removes is None:
         return Value(gain=None, seconds=seconds, conflict=conflict, per_second=None)
-    gain = (max(0, prediction.removes) + prediction.others) * _WORTH[operation] * (1 - conflict)
+    fewer = max(0, prediction.removes) + prediction.others + prediction.deletes
+    gain = fewer * _WORTH[operation] * (1 - conflict)
     return Value(gain=gain, seconds=seconds, conflict=conflict, per_second=gain / (seconds * (1 + conflict)))
+
+
+def step_bytes(commits_a_day: int) -> int:
+    """How large a step may be so that it seldom meets one of so many commits."""
+    span = DAY / SECOND / max(1, commits_a_day)
+    return max(_LEAST_STEP, int(span * _STEP_SHARE * FIRST_RATE))
 
 
 def cost(operation: Operation, prediction: Prediction, health: TableHealth | None) -> int | None:
@@ -117,7 +133,7 @@ def _data_files(health: TableHealth, options: Options) -> Prediction:
     planner = planning.planner_of(options, health.target_file_bytes)
     planned = planning.groups(health.files, planner, health.spec)
     files, size = sum(group.files for group in planned), sum(group.bytes for group in planned)
-    written, others = sum(group.written for group in planned), sum(group.others for group in planned)
+    others = sum(group.others for group in planned)
     if not planned:
         return Prediction(
             removes=0, files=0, bytes=0, why="No partition has enough small, large or deleted-from files."
@@ -125,9 +141,15 @@ def _data_files(health: TableHealth, options: Options) -> Prediction:
     if "where" in options:
         why = f"At most {files} files: those of them that the predicate selects."
         return Prediction(files=files, bytes=size, why=why)
+    known = [group.written for group in planned if group.written is not None]
+    if len(known) < len(planned):
+        why = f"{files} files, of which some are divided by the newest partition spec, into how many is not known."
+        return Prediction(others=others, files=files, bytes=size, why=why)
+    written = sum(known)
     also = f", {others} of them not for their number" if others else ""
     why = f"{files} files in {len(planned)} groups become {written}{also}."
-    return Prediction(removes=files - written, others=others, files=files, bytes=size, why=why)
+    deletes = sum(group.deletes for group in planned)
+    return Prediction(removes=files - written, others=others, deletes=deletes, files=files, bytes=size, why=why)
 
 
 def _position_deletes(health: TableHealth, options: Options) -> Prediction:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
 from tidegate.domain.maintenance.health import PartitionFiles, TableHealth
 from tidegate.domain.maintenance.state import History, Prediction
+
+_LISTS = frozenset({"files", "snapshot_times"})
 
 
 def health_json(health: TableHealth) -> dict[str, Any]:
@@ -24,6 +26,12 @@ def health_json(health: TableHealth) -> dict[str, Any]:
     if health.files is not None:
         said["files"] = [_partition_json(one) for one in health.files]
     return said
+
+
+def figures(health: Mapping[str, Any]) -> dict[str, Any]:
+    """A health's JSON without the sizes of files and the times of snapshots, which only the newest is asked for: a
+    fiftieth of it in a large table."""
+    return {name: value for name, value in health.items() if name not in _LISTS}
 
 
 def health_of(raw: Mapping[str, Any]) -> TableHealth:
@@ -97,6 +105,13 @@ def _partition_json(files: PartitionFiles) -> dict[str, Any]:
         said["deletes"] = [list(pair) for pair in files.deletes.items()]
     if files.deleted:
         said["deleted"] = [list(pair) for pair in files.deleted.items()]
+    if files.delete_bytes:
+        said["delete_bytes"] = [list(pair) for pair in files.delete_bytes.items()]
+    if files.pieces:
+        said["pieces"] = _flat(files.pieces)
+    if files.boxes is not None:
+        ends = {place: tuple(end for span in box for end in span) for place, box in files.boxes.items()}
+        said["boxes"] = _flat(ends)
     if files.changed_at is not None:
         said["changed_at"] = files.changed_at
     return said
@@ -109,8 +124,26 @@ def _partition_of(raw: Mapping[str, Any]) -> PartitionFiles:
         spec=raw.get("spec", 0),
         deletes=dict(raw.get("deletes", ())),
         deleted=dict(raw.get("deleted", ())),
+        delete_bytes=dict(raw.get("delete_bytes", ())),
+        pieces=dict(_unflat(raw["pieces"])) if "pieces" in raw else {},
+        boxes={place: tuple(zip(ends[::2], ends[1::2], strict=True)) for place, ends in _unflat(raw["boxes"])}
+        if "boxes" in raw
+        else None,
         changed_at=raw.get("changed_at"),
     )
+
+
+def _flat(lists: Mapping[int, tuple[int, ...]]) -> str:
+    return pack([number for place, some in lists.items() for number in (place, len(some), *some)])
+
+
+def _unflat(text: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+    flat = unpack(text)
+    at = 0
+    while at < len(flat):
+        end = at + 2 + flat[at + 1]
+        yield flat[at], tuple(flat[at + 2 : end])
+        at = end
 
 
 def _said(value: Any) -> dict[str, Any]:

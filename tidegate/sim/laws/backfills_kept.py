@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidegate.domain.backfills import AGAIN, BackfillState, Reprocess, identity, upcoming
-from tidegate.domain.instants import SECOND, Instant
+from tidegate.domain.instants import Instant
 from tidegate.domain.runs import Cause, State
 from tidegate.sim.history import BackfillFact, History, RunFact, Violation, when
 
 LAW = "backfills_kept"
-CROSSING = 15 * SECOND
-"""A step's `now` may be older than what it then finds: so much two runs may seem to overlap."""
 FAILED = (State.FAILED, State.TIMED_OUT, State.CRASHED)
 
 
@@ -35,7 +33,7 @@ def check(history: History) -> Iterator[Violation]:
     for name in by:
         yield Violation(LAW, f"runs of backfill {name}, which nobody asked for")
     for (_, fire), runs in of.items():
-        yield from _one_at_a_time(history, fire, sorted(runs, key=_made))
+        yield from _one_at_a_time(history, fire, sorted(runs, key=lambda run: (history.appeared[run.key], run.key)))
 
 
 def _made(run: RunFact) -> tuple[Instant, object]:
@@ -58,18 +56,15 @@ def _counts(history: History, one: BackfillFact, runs: list[RunFact]) -> Iterato
 
 
 def _few_at_a_time(history: History, one: BackfillFact, runs: list[RunFact]) -> Iterator[Violation]:
-    moments = [(run.created_at + CROSSING, 1) for run in runs if _lasted(run)]
-    moments += [(run.finished_at, -1) for run in runs if run.finished_at is not None and _lasted(run)]
+    """From when each was committed until it ended."""
+    moments = [(history.appeared[run.key], 1) for run in runs]
+    moments += [(run.finished_at, -1) for run in runs if run.finished_at is not None]
     live = 0
     for at, change in sorted(moments):
         live += change
         if live > one.asked.concurrency:
             yield Violation(LAW, f"{identity(one.id)}: {live} of its runs lived at {when(at)}")
             return
-
-
-def _lasted(run: RunFact) -> bool:
-    return run.finished_at is None or run.finished_at > run.created_at + CROSSING
 
 
 def _none_lost(
@@ -100,5 +95,5 @@ def _none_lost(
 def _one_at_a_time(history: History, fire: Instant, runs: list[RunFact]) -> Iterator[Violation]:
     for before, after in zip(runs, runs[1:], strict=False):
         ended = before.finished_at if before.finished_at is not None else history.end + 1
-        if after.cause is Cause.BACKFILL and after.created_at + CROSSING < ended:
+        if after.cause is Cause.BACKFILL and history.appeared[after.key] < ended:
             yield Violation(LAW, f"{when(fire)}: {before.key} and {after.key} lived together")

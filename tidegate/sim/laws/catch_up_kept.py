@@ -11,6 +11,7 @@ from tidegate.domain.runs import Cause
 from tidegate.domain.schedules import CatchUpPolicy, Revision
 from tidegate.domain.triggers import At, Cron, Interval
 from tidegate.sim.history import History, RunFact, ScheduleFact, Violation, when
+from tidegate.sim.memory.rows import PostponedRow
 
 LAW = "catch_up_kept"
 
@@ -21,10 +22,16 @@ def check(history: History) -> Iterator[Violation]:
     for run in history.runs:
         if run.cause is Cause.FIRE:
             together.setdefault((run.key.schedule_id, run.created_at), []).append(run)
+    kept: dict[int, list[PostponedRow]] = {}
+    for one in history.postponed:
+        kept.setdefault(one.schedule_id, []).append(one)
     for (number, _), runs in together.items():
-        newest = max(run.key.slot for run in runs)
+        slots = sorted(run.key.slot for run in runs)
         for run in runs:
-            yield from _judge(schedules[number], run, newest)
+            # A pass that had come to its cap kept it for the next one, by which time a newer one was due.
+            after = next((slot for slot in slots if slot > run.key.slot), run.key.slot)
+            was_newest = any(run.key.slot <= one.to and one.now < after for one in kept.get(number, ()))
+            yield from _judge(schedules[number], run, run.key.slot if was_newest else slots[-1])
 
 
 def _judge(schedule: ScheduleFact, run: RunFact, newest: int) -> Iterator[Violation]:

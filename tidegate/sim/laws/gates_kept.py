@@ -46,14 +46,14 @@ def check(history: History) -> Iterator[Violation]:
         if run is None or one.what not in ("admit", "skipped"):
             continue
         schedule, skips = schedules[one.run.schedule_id], one.what == "skipped"
-        if _frozen(history, one.now):
+        if _frozen(history, one):
             yield Violation(LAW, f"run {run.key} was {one.what} at {when(one.now)}, while everything was frozen")
         if _suspended(schedule, run, one):
             yield Violation(LAW, f"run {run.key} was {one.what} at {when(one.now)}, while it was suspended")
         for constraint in schedule.revisions[one.rev - 1].spec.constraints:
             if not asked(constraint, run, one) or (skips and constraint.unmet is Unmet.SKIP):
                 continue
-            unmet = _unmet(history, constraint, run, one.now)
+            unmet = _unmet(history, constraint, run, one)
             if unmet:
                 yield Violation(LAW, f"run {run.key} was {one.what} at {when(one.now)}: {unmet}")
 
@@ -61,16 +61,18 @@ def check(history: History) -> Iterator[Violation]:
 def asked(constraint: Constraint, run: RunFact, decision: DecisionRow) -> bool:
     """Whether a constraint binds a run in this decision."""
     first = decision.attempts == 0
+    if run.cause is Cause.BACKFILL and isinstance(constraint, Delay):
+        return False
     waived = run.cause is Cause.MANUAL or (first and decision.late)
     return not (waived and isinstance(constraint, WAIVED)) and (first or not isinstance(constraint, ONCE))
 
 
-def _frozen(history: History, at: Instant) -> bool:
-    """Whether it was so all the time from then on until what crossed it is over."""
+def _frozen(history: History, decision: DecisionRow) -> bool:
+    """Whether it was so all the time from when the time was read until what crossed it is over."""
     state = False
     for moment, frozen in history.freezes:
-        if moment > at and not (state and frozen):
-            return state and moment > at + CROSSING
+        if moment > decision.now and not (state and frozen):
+            return state and moment > decision.written + CROSSING
         state = frozen
     return state
 
@@ -85,16 +87,17 @@ def _suspended(schedule: ScheduleFact, run: RunFact, decision: DecisionRow) -> b
     )
 
 
-def _unmet(history: History, constraint: Constraint, run: RunFact, at: Instant) -> str | None:
+def _unmet(history: History, constraint: Constraint, run: RunFact, decision: DecisionRow) -> str | None:
+    at = decision.now
     match constraint:
         case Delay():
             return "its delay was not over" if at < run.created_at + constraint.duration else None
         case Window():
             return None if _opens(constraint, at) else "its window was closed"
         case Blackout():
-            return _blacked_out(history, constraint.calendar, at)
+            return _blacked_out(history, constraint.calendar, decision)
         case Load():
-            return None if constraint.resource.startswith(POOL) else _loaded(history, constraint, at)
+            return None if constraint.resource.startswith(POOL) else _loaded(history, constraint, decision)
         case Concurrency() | MinInterval() | Rate() | CustomConstraint():
             return None  # laws of their own
         case _:
@@ -113,23 +116,24 @@ def _opens(window: Window, at: Instant) -> bool:
     return False
 
 
-def _blacked_out(history: History, name: str, at: Instant) -> str | None:
+def _blacked_out(history: History, name: str, decision: DecisionRow) -> str | None:
     """Closed under every state of the calendar that it may have been judged by. Rules are not in the workload."""
+    at = decision.now
     known = [(0, None), *((moment, calendar) for moment, one, calendar in history.calendars if one == name)]
     ends = [moment for moment, _ in known[1:]] + [1 << 62]
     for (begin, calendar), end in zip(known, ends, strict=True):
-        if begin <= at + CROSSING and end >= at and calendar is not None:
+        if begin <= decision.written + CROSSING and end >= at and calendar is not None:
             day = at // DAY in calendar.days
             if not day and not any(first <= at < last for first, last in calendar.spans):
                 return None
     return f"calendar {name} was closed"
 
 
-def _loaded(history: History, load: Load, at: Instant) -> str | None:
+def _loaded(history: History, load: Load, decision: DecisionRow) -> str | None:
     known = [(moment, gauge.value) for moment, name, gauge in history.readings if name == load.resource]
     ends = [moment for moment, _ in known[1:]] + [1 << 62]
     good = any(
-        begin <= at + CROSSING and end >= at and value is not None and value < load.below
+        begin <= decision.written + CROSSING and end >= decision.now and value is not None and value < load.below
         for (begin, value), end in zip(known, ends, strict=False)
     )
     return None if good else f"{load.resource} was not below {load.below:g}"

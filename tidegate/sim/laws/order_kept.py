@@ -2,8 +2,8 @@
 
 A rank is when a run was made less a minute for each point of its priority: one that came more than (100 - priority)
 minutes after another never goes before it where both wait for the same pool. Who is judged at that very moment is
-allowed for: the run that waits must not have been looked at around it. Whoever borrows a slot comes after all who wait
-for it in the queue of its own pool.
+allowed for: the run that waits must not have been looked at around it, be it by somebody who died over that. Whoever
+borrows a slot comes after all who wait for it in the queue of its own pool.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def check(history: History) -> Iterator[Violation]:
             continue
         if one.run in last:
             pool, since = last.pop(one.run)
-            waits.append((pool, _rank(run), one.run, since, one.now))
+            waits.append((pool, _rank(run), one.run, since, one.written))
         if one.what == "admit":
             last_of_all = one.borrower is not None
-            admitted.setdefault(one.pool, []).append((one.now, LAST if last_of_all else _rank(run), one.run))
+            admitted.setdefault(one.pool, []).append((one.written, LAST if last_of_all else _rank(run), one.run))
         elif one.wake_key is not None and one.wake_key.startswith("pool:"):
-            last[one.run] = (one.wake_key.removeprefix("pool:"), one.now)
+            last[one.run] = (one.wake_key.removeprefix("pool:"), one.written)
     for key, (pool, since) in last.items():
         waits.append((pool, _rank(runs[key]), key, since, runs[key].finished_at or history.end))
     for moments in admitted.values():
@@ -47,7 +47,7 @@ def check(history: History) -> Iterator[Violation]:
         for at, other, passed in moments[bisect_left(moments, (since + CROSSING,)) :]:
             if at >= until - CROSSING:
                 break
-            if other > mine:
+            if other > mine and not any(at - CROSSING < look <= at for look in history.looked.get(key, ())):
                 yield Violation(
                     LAW, f"run {passed} was admitted to {pool} at {when(at)}, where {key} waited from {when(since)}"
                 )

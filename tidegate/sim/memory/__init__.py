@@ -27,6 +27,7 @@ from tidegate.sim.memory.read import Reading
 from tidegate.sim.memory.requests import ControlTransaction
 from tidegate.sim.memory.rows import PoolRow
 from tidegate.sim.memory.sinks import RelayTransaction, SinkReading
+from tidegate.sim.memory.sources import IntakeTransaction, SourceReading
 from tidegate.sim.memory.time import TimekeeperTransaction
 from tidegate.sim.memory.upkeep import Upkeep
 from tidegate.sim.memory.work import WorkerTransaction, open_attempt
@@ -43,14 +44,11 @@ class MemoryTransaction(
     PinningTransaction,
     DeadlinesTransaction,
     RelayTransaction,
+    IntakeTransaction,
 ):
     """An engine transaction: whichever part began it finds its own methods."""
 
     __slots__ = ()
-
-    async def __aenter__(self) -> MemoryTransaction:
-        await super().__aenter__()
-        return self
 
 
 class MemoryStore(
@@ -58,6 +56,7 @@ class MemoryStore(
     BackfillReading,
     DatasetReading,
     SinkReading,
+    SourceReading,
     TablesReading,
     EventReading,
     GatesReading,
@@ -67,7 +66,7 @@ class MemoryStore(
     """All of it. `time` is what `now()` answers; pools `default` and `spark` exist from the start, as after `up`."""
 
     def __init__(self, time: Callable[[], Instant], pools: Sequence[tuple[str, int]] = ()) -> None:
-        self.data = Data()
+        self.data = Data(time)
         self.time = time
         for name, slots in pools:
             self.data.pool.rows[name] = PoolRow(name, slots)
@@ -81,7 +80,7 @@ class MemoryStore(
         return MemoryTransaction(self.data, fence)
 
     def changing(self) -> ControlTransaction:
-        return ControlTransaction(self.data, self.time)
+        return ControlTransaction(self.data)
 
     async def next_due(self) -> Instant | None:
         return self.data.earliest(self.data.due)
@@ -109,6 +108,10 @@ class MemoryStore(
             return []
         mine = data.open_of.get(fence.instance_id, {})
         return [self._open(key) for key in sorted(mine) if key.run in data.stops]
+
+    async def held_attempts(self, fence: Fence, before: Instant) -> Sequence[AttemptKey]:
+        mine, rows = self.data.open_of.get(fence.instance_id, {}), self.data.attempt.rows
+        return [key for key in sorted(mine) if rows[key].epoch == fence.epoch and rows[key].created_at < before]
 
     async def asked_to_pause(self) -> Sequence[Pausing]:
         data = self.data

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from tidegate.domain.admission import SUSPENDED_MODES, Admit, Candidate, Discard, Hold, rank
 from tidegate.domain.constraints import AdmissionFacts, Needs
 from tidegate.domain.ids import RunKey, ScheduleId
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Waiting
 from tidegate.domain.triggers import AfterFinish, collects
@@ -39,6 +39,7 @@ class AdmitterTransaction(EngineTransaction):
                 run = self.get(data.run, key)
                 if run is not None and run.state is State.WAITING:
                     found.append(self._candidate(run))
+                    data.looked.setdefault(key, []).append(data.time())
         return found
 
     def _wake_heads(self, now: Instant, batch: int) -> None:
@@ -106,7 +107,16 @@ class AdmitterTransaction(EngineTransaction):
             caused_by=run.caused_by,
             rendered=run.arguments,
             queued=run.wake_key,
+            in_turn=run.in_turn,
+            crash=run.crash,
         )
+
+    async def oldest_scheduler(self, now: Instant, patience: Duration) -> Instant:
+        self.check()
+        data = self.data
+        rows = [data.instance.rows[number] for number in data.here if number in data.sessions]
+        alive = [row for row in rows if row.role in ("scheduler", "all") and row.heartbeat >= now - patience]
+        return min(row.up_since for row in (*alive, data.instance.rows[self.fence.instance_id]))
 
     async def admission_facts(self, needs: Needs, now: Instant) -> AdmissionFacts:
         self.check()
@@ -159,8 +169,10 @@ class AdmitterTransaction(EngineTransaction):
         """It waits at an instant of its own, or in a queue."""
         key = verdict.wake_key
         run.wake_at, run.wake_key = (verdict.until if key is None else None), key
-        run.wake_limit, run.waiting_for = verdict.limit, verdict.waiting_for
+        run.wake_limit, run.waiting_for, run.in_turn = verdict.limit, verdict.waiting_for, True
         run.overdue = run.expires_at is not None and run.expires_at <= now
+        if run.crash is not None and run.crash.restart_at is None:
+            run.crash = replace(run.crash, restart_at=verdict.restart_at)
         if key is None:
             return
         self.queued[key] = None
@@ -214,6 +226,9 @@ class AdmitterTransaction(EngineTransaction):
                 counters=verdict.take if isinstance(verdict, Admit) else (),
                 pool=verdict.pool if isinstance(verdict, Admit) else "",
                 borrower=verdict.program.pool if isinstance(verdict, Admit) and verdict.lender else None,
+                crashed=run.crash is not None,
+                restart_at=verdict.restart_at if isinstance(verdict, Hold) else None,
+                written=self.data.time(),
             ),
         )
 

@@ -12,6 +12,7 @@ from tidegate.domain.backfills import (
     BackfillState,
     Item,
     Move,
+    Span,
     Standing,
     identity,
     standing,
@@ -72,13 +73,12 @@ class BackfillTransaction(EngineTransaction, WaitingTransaction):
             deleted=schedule.deleted_at is not None,
         )
 
-    async def standings(self, asked: Mapping[ScheduleId, Collection[Instant]]) -> Standings:
+    async def standings(self, spans: Collection[tuple[ScheduleId, Span]]) -> Standings:
         self.check()
         return {
             (schedule, instant): there
-            for schedule, instants in asked.items()
-            if instants
-            for instant, there in standings_of(self.data, schedule, min(instants), max(instants)).items()
+            for schedule, span in spans
+            for instant, there in standings_of(self.data, schedule, span).items()
         }
 
     async def record_backfills(self, moves: Sequence[Move], now: Instant) -> None:
@@ -202,10 +202,8 @@ class BackfillReading:
             and (not states or one.state in states)
         ][:limit]
 
-    async def standings_between(
-        self, schedule: ScheduleId, first: Instant, last: Instant
-    ) -> Mapping[Instant, Standing]:
-        return standings_of(self.data, schedule, first, last)
+    async def standings_in(self, schedule: ScheduleId, spans: Collection[Span]) -> Mapping[Instant, Standing]:
+        return {instant: there for span in spans for instant, there in standings_of(self.data, schedule, span).items()}
 
 
 def items_of(data: Data, number: int) -> list[Item]:
@@ -219,8 +217,9 @@ def items_of(data: Data, number: int) -> list[Item]:
     return found
 
 
-def standings_of(data: Data, schedule: int, first: Instant, last: Instant) -> Mapping[Instant, Standing]:
+def standings_of(data: Data, schedule: int, span: Span) -> Mapping[Instant, Standing]:
     """What is on record of a schedule's instants, as committed."""
+    first, last = span
     states: dict[Instant, set[State]] = {}
     clocked = (
         key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidegate.domain.admission import rank
@@ -11,8 +12,9 @@ from tidegate.domain.ids import AttemptKey, RunKey, ScheduleId
 from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
-from tidegate.ports.control import Change, Freeze
+from tidegate.ports.records import Change, Freeze
 from tidegate.ports.sinks import RefusedEvent, SinkRecord
+from tidegate.ports.sources import SetAsideMessage, SourceRecord
 from tidegate.ports.tables import CareRecord, Measured, PolicyRecord, Switch, TableRecord
 from tidegate.sim.memory.event_rows import (
     ArrivalRow,
@@ -41,6 +43,7 @@ from tidegate.sim.memory.rows import (
     InstanceRow,
     LeaseRow,
     PoolRow,
+    PostponedRow,
     ProgramRow,
     QueueRow,
     RunRow,
@@ -59,8 +62,9 @@ FLYING = (State.STARTING, State.RUNNING, State.STOPPING)
 class Data(Database):
     """Every table and index. The numbers of sequences do not roll back, as in PostgreSQL."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: Callable[[], Instant]) -> None:
         super().__init__()
+        self.time = time
         self.instance: Table[int, InstanceRow] = self.table("instance")
         self.lease: Table[str, LeaseRow] = self.table("lease")
         self.namespace: Table[str, DocumentRow] = self.table("namespace")
@@ -86,6 +90,8 @@ class Data(Database):
         self.dataset: Table[str, DatasetRow] = self.table("dataset")
         self.sink: Table[str, SinkRecord] = self.table("sink")
         self.sink_refusal: Table[tuple[str, int], RefusedEvent] = self.table("sink_refusal")
+        self.source: Table[str, SourceRecord] = self.table("source")
+        self.source_misfit: Table[tuple[str, int], SetAsideMessage] = self.table("source_misfit")
         self.dataset_cursor: Table[str, CursorRow] = self.table("dataset_cursor")
         self.catalog_fault: Table[str, FaultRow] = self.table("catalog_fault")
         self.maintenance_off: Table[str, Switch] = self.table("maintenance_off")  # one row, under ""
@@ -93,7 +99,7 @@ class Data(Database):
         self.policy_revision: Table[tuple[str, int], PolicyRecord] = self.table("policy_revision")
         self.lake_table: Table[str, TableRecord] = self.table("lake_table")
         self.table_health: Table[tuple[str, Instant], Measured] = self.table("table_health")
-        self.table_care: Table[tuple[str, str], JsonObject] = self.table("table_care")
+        self.table_care: Table[tuple[str, str], tuple[int, JsonObject]] = self.table("table_care")
         self.maintenance: Table[RunKey, CareRecord] = self.table("maintenance")
         self.topic: Table[int, TopicRow] = self.table("event_key")
         self.subscription: Table[tuple[int, int, int], SubscriptionRow] = self.table(
@@ -119,14 +125,19 @@ class Data(Database):
         self.subscribers: dict[int, dict[tuple[int, int, int], None]] = {}  # topic -> rows
         self.deadlines: Ordered[tuple[Instant, int]] = Ordered()
         self.resets: list[Reset] = []
+        self.server = 1  # which one this is: another takes over as the next
         self.event_pos = 0
         self.drawing: dict[Transaction, int] = {}  # open transactions that drew positions, and the first of each
         self.inbox_pos = 0
         self.set_aside_ids = 0
+        self.misfit_ids = 0
         self.events: list[Event] = []
         self.changes: list[Change] = []
         self.decisions: list[DecisionRow] = []
+        self.postponed: list[PostponedRow] = []
         # indices
+        self.looked: dict[RunKey, list[Instant]] = {}  # when somebody began to judge a run, also in vain: for a law
+        self.born: Callable[[RunKey], None] | None = None  # told of each run when it is committed
         self.due: Ordered[tuple[Instant, int]] = Ordered()
         self.wake: Ordered[tuple[Instant, RunKey]] = Ordered()
         self.expiry: Ordered[tuple[Instant, RunKey]] = Ordered()
@@ -148,12 +159,14 @@ class Data(Database):
         self.sharers: dict[int, dict[Transaction, None]] = {}  # instance -> transactions that share its row
         self.reports: dict[int, tuple[Instant, JsonObject]] = {}  # what instances count
         self.sessions: dict[int, None] = {}  # instances whose session lock is held
+        self.told_of_end: Callable[[int], None] = lambda _: None  # which instance hears that another's session ended
         self.instance_ids = 0
         self.schedule_ids = 0
         self.program_ids = 0
         self.fencing_token = 0
         self.change_ids = 0
         self.table_versions = 0
+        self.care_versions = 0
 
     def _clock_changed(self, old: ClockRow | None, new: ClockRow | None) -> None:
         before = old.next_due if old else None
@@ -205,6 +218,8 @@ class Data(Database):
                 ready = self.ready[new.program.kind] = Ordered()
             ready.add((rank(new.priority, new.created_at), new.key))
         if old is None:
+            if self.born is not None:
+                self.born(new.key)
             day = new.key.slot // DAY
             runs = self.days.get(day)
             if runs is None:

@@ -10,7 +10,7 @@ from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
-from tidegate.ports.control import ClockState, Metadata, ProgramRecord, ScheduleRecord
+from tidegate.ports.records import ClockState, Metadata, ProgramRecord, ScheduleRecord
 from tidegate.sim.memory.gates import GatesTransaction, spares, suspended_since
 from tidegate.sim.memory.queues import POOL
 from tidegate.sim.memory.read import program_record, schedule_record
@@ -88,7 +88,7 @@ class Declarations(GatesTransaction):
             pool.rate_max, pool.rate_per, pool.rate_burst = rate
             pool.tokens = min(pool.tokens, float(rate[2]))
         self.released[POOL + name] = None
-        self.wake_released(self.clock_now())
+        self.wake_released(self.data.time())
         return new
 
     async def delete_pool(self, name: str) -> bool:
@@ -250,7 +250,7 @@ class Declarations(GatesTransaction):
         time.cursor, time.cursor_rev, time.next_due = clock.cursor, clock.cursor_rev, clock.next_due
         if since is not None:
             await self.move_expiries(schedule, since, valid_from)
-        await self.judge_again(schedule, self.clock_now())
+        await self.judge_again(schedule, self.data.time())
         self.topics["clock"] = None
         return rev
 

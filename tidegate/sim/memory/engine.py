@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
+from typing import Self
 
 from tidegate.domain.admission import rank
 from tidegate.domain.collected import Deadline
@@ -185,9 +186,14 @@ class RunTransaction(QueueTransaction):
         free = room(key.removeprefix(POOL), self.data, self.get, own, lambda other: len(self.queue_of(other)))
         if free > 0:
             for run in self.queue_of(key):
-                free -= self._wake(run, now)
-                if free <= 0:
-                    break
+                if self._in_turn(run):
+                    free -= self._wake(run, now)
+                    if free <= 0:
+                        break
+
+    def _in_turn(self, key: RunKey) -> bool:
+        run = self.get(self.data.run, key)
+        return run is None or run.in_turn
 
     def _wake_counter(self, key: str, now: Instant) -> None:
         row = self.get(self.data.counter, key)
@@ -238,11 +244,13 @@ class EngineTransaction(RunTransaction):
         super().__init__(data)
         self.fence = fence
 
-    async def __aenter__(self) -> EngineTransaction:
+    async def __aenter__(self) -> Self:
         check_fence(self.data, self.fence)
-        sharers = self.data.sharers.setdefault(self.fence.instance_id, {})
+        sharers = self.data.sharers.get(self.fence.instance_id)
+        if sharers is None:
+            sharers = self.data.sharers[self.fence.instance_id] = {}
         sharers[self] = None
-        self.on_end.append(lambda: sharers.pop(self, None))
+        self.shared.append(sharers)
         return self
 
     async def __aexit__(

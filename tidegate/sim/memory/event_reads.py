@@ -29,7 +29,7 @@ class EventReading:
             if type in (None, record.type)
             and key in (None, record.key)
             and (since is None or record.at >= since)
-            and (before is None or record.pos < int(before))
+            and (before is None or record.pos < int(before.rpartition(".")[2]))
         ]
         found.sort(key=lambda record: record.pos, reverse=True)
         return found[:limit], str(found[limit - 1].pos) if len(found) > limit else None

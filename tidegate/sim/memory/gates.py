@@ -12,7 +12,7 @@ from tidegate.domain.ids import Fence, ScheduleId
 from tidegate.domain.instants import Instant
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Revision
-from tidegate.ports.control import Freeze
+from tidegate.ports.records import Freeze
 from tidegate.sim.memory.admission import read_facts
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction
@@ -26,9 +26,6 @@ class GatesTransaction(WaitingTransaction):
     """Calendars and the freeze are changed alone: whoever judges runs by them shares them until its commit."""
 
     __slots__ = ()
-
-    def clock_now(self) -> Instant:
-        raise NotImplementedError
 
     async def put_calendar(self, calendar: Calendar, document: JsonObject, now: Instant) -> bool:
         self.check()
@@ -86,7 +83,8 @@ class GatesTransaction(WaitingTransaction):
         for run in await self._waiting_of(schedule):
             asleep = run.wake_at is None or run.wake_at > now
             if asleep and run.wake_key != held and (run.wake_key is not None or run.attempts == 0):
-                self.edit(self.data.run, run.key).wake_at = now
+                run = self.edit(self.data.run, run.key)
+                run.wake_at, run.in_turn = now, False
                 self.topics["admit"] = None
         if held in self.data.queues:
             self.look_at(held, now)

@@ -70,7 +70,7 @@ class DatasetsTransaction(RunTransaction):
         self.check()
         await self.lock(self.data.dataset, name)
         self.put(self.data.dataset, name, DatasetRow(name, kind, watch, document))
-        self.topics["clock"] = None
+        self.topics["declared"] = None
 
     async def delete_dataset(self, name: str, now: Instant) -> bool:
         self.check()
@@ -78,7 +78,7 @@ class DatasetsTransaction(RunTransaction):
         if self.get(self.data.dataset, name) is None:
             return False
         self.delete(self.data.dataset, name)
-        self.topics["clock"] = None
+        self.topics["declared"] = None
         return True
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
+from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import Instant
+from tidegate.domain.maintenance.budget import Spend
+from tidegate.domain.maintenance.wire import figures
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.tables import (
+    CareChange,
     CareOrder,
+    CarePlace,
     CareRecord,
     Measured,
     OpenCare,
@@ -21,6 +27,7 @@ from tidegate.ports.tables import (
     Switch,
     TableRecord,
 )
+from tidegate.sim.memory.collect import updated
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import RunTransaction
 
@@ -43,7 +50,7 @@ class TablesTransaction(RunTransaction):
             self.delete(self.data.maintenance_off, "")
         else:
             self.put(self.data.maintenance_off, "", off)
-        self.topics["clock"] = None
+        self.topics["declared"] = None
         return True
 
     async def put_policy(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
@@ -67,11 +74,12 @@ class TablesTransaction(RunTransaction):
         self.put(self.data.policy, name, record)
         await self.lock(self.data.policy_revision, (name, rev))
         self.put(self.data.policy_revision, (name, rev), record)
-        self.topics["clock"] = None
+        self.topics["declared"] = None
         return record
 
     async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
         self.check()
+        await self._lock_versions()
         for one in sorted(seen, key=lambda each: each.table):
             await self.lock(self.data.lake_table, one.table)
             known = self.get(self.data.lake_table, one.table)
@@ -82,12 +90,17 @@ class TablesTransaction(RunTransaction):
             elif known.location != one.location:
                 self._put_table(replace(known, location=one.location, seen_at=now))
 
+    async def _lock_versions(self) -> None:
+        """Before one is drawn, so that they are committed in their order."""
+        await self.lock(self.data.lake_table, "")
+
     def _put_table(self, record: TableRecord) -> None:
         self.data.table_versions += 1
         self.put(self.data.lake_table, record.table, replace(record, version=self.data.table_versions))
 
     async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
         self.check()
+        await self._lock_versions()
         for one in sorted(measured, key=lambda each: each.table):
             await self.lock(self.data.lake_table, one.table)
             known = self.get(self.data.lake_table, one.table)
@@ -97,7 +110,7 @@ class TablesTransaction(RunTransaction):
             if one.health is not None:
                 fresh = replace(fresh, health=one.health, score=one.score)
                 await self.lock(self.data.table_health, (one.table, now))
-                self.put(self.data.table_health, (one.table, now), one)
+                self.put(self.data.table_health, (one.table, now), replace(one, health=figures(one.health)))
             self._put_table(fresh)
 
     async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
@@ -117,23 +130,29 @@ class TablesTransaction(RunTransaction):
             ended = replace(known, settled_at=now, outcome=one.outcome, bytes=one.bytes, result=one.result)
             self.put(self.data.maintenance, one.run, ended)
             done.add(one.run)
+            await self._lock_versions()
             await self.lock(self.data.lake_table, known.order.table)
             table = self.get(self.data.lake_table, known.order.table)
             if table is not None:
                 self._put_table(replace(table, assessed=None))
         return done
 
-    async def put_care(self, table: str, histories: Mapping[str, JsonObject]) -> None:
+    async def put_care(self, care: Mapping[str, Mapping[str, JsonObject]]) -> None:
         self.check()
-        for operation, history in sorted(histories.items()):
-            await self.lock(self.data.table_care, (table, operation))
-            self.put(self.data.table_care, (table, operation), history)
+        for table, histories in sorted(care.items()):
+            for operation, history in sorted(histories.items()):
+                await self.lock(self.data.table_care, (table, operation))
+                self.data.care_versions += 1
+                self.put(self.data.table_care, (table, operation), (self.data.care_versions, history))
 
 
 class TablesReading:
     """`ports.tables.TablesReads`."""
 
     data: Data
+
+    async def breathe(self) -> None:
+        """In a simulation nothing else waits for a turn."""
 
     async def maintenance(self) -> Switch:
         return self.data.maintenance_off.rows.get("") or Switch()
@@ -150,6 +169,17 @@ class TablesReading:
         wanted = sorted(rows) if names is None else sorted(name for name in set(names) if name in rows)
         return [rows[name] for name in wanted if rows[name].version > since]
 
+    async def table_names(self) -> Sequence[str]:
+        return sorted(name for name, one in self.data.lake_table.rows.items() if one.location is not None)
+
+    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
+        found = (one for one in self.data.lake_table.rows.values() if one.version > since)
+        return sorted(found, key=lambda one: one.version)[:limit]
+
+    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
+        rows = self.data.lake_table.rows
+        return {name: rows[name].version for name in tables if name in rows}
+
     async def table_history(
         self, table: str, before: Instant | None, limit: int
     ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
@@ -162,16 +192,21 @@ class TablesReading:
 
     async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
         found: dict[str, dict[str, JsonObject]] = {}
-        for (table, operation), history in sorted(self.data.table_care.rows.items()):
+        for (table, operation), (_, history) in sorted(self.data.table_care.rows.items(), key=itemgetter(0)):
             if tables is None or table in tables:
                 found.setdefault(table, {})[operation] = history
         return found
+
+    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
+        rows = self.data.table_care.rows.items()
+        found = [CareChange(CarePlace(version, *key), history) for key, (version, history) in rows]
+        return sorted((one for one in found if one.place > since), key=itemgetter(0))[:limit]
 
     async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
         data = self.data
         told: list[tuple[str, Any]] = []
         told += [(name, one.cursor.place.snapshot) for name, one in data.dataset_cursor.rows.items()]
-        told += [(name, one.snapshot) for (_, name), one in data.owed.rows.items()]
+        told += [(name, self._begins(name, one)) for (_, name), one in data.owed.rows.items()]
         for key in data.live:
             for name, given in (data.run.rows[key].inputs or {}).items():
                 told += [(name, given.get(which)) for which in ("from_snapshot", "to_snapshot")]
@@ -180,6 +215,14 @@ class TablesReading:
             if name in tables and snapshot is not None and str(snapshot).isdecimal():
                 found.setdefault(name, set()).add(int(snapshot))
         return {name: sorted(found[name]) for name in sorted(found)}
+
+    def _begins(self, dataset: str, owed: Owed) -> int | str | None:
+        """Behind which snapshot a schedule reads on; one that was given nothing yet: behind the first it is to get."""
+        topic = self.data.topic_ids.get(updated(dataset))
+        if owed.snapshot is not None or topic is None:
+            return owed.snapshot
+        coming = self.data.arrivals[topic][owed.n : owed.n + 1]
+        return (coming[0].event.payload or {}).get("previous_snapshot") if coming else None
 
     async def open_care(self) -> Sequence[OpenCare]:
         return [self._open_care(one) for one in self._by_start() if one.settled_at is None]
@@ -203,9 +246,15 @@ class TablesReading:
     def _by_start(self) -> list[CareRecord]:
         return sorted(self.data.maintenance.rows.values(), key=lambda one: (one.at, one.order.run))
 
-    async def care_since(self, since: Instant) -> Sequence[CareRecord]:
-        return [one for one in self._by_start() if one.at >= since or one.settled_at is None]
+    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
+        found: dict[str, list[Spend]] = {}
+        for one in self._by_start():
+            is_open = one.settled_at is None
+            if one.order.policy in policies and (one.at >= since or is_open):
+                spend = Spend(at=one.at, table=one.order.table, bytes=one.bytes, open=is_open)
+                found.setdefault(one.order.policy, []).append(spend)
+        return found
 
-    async def care_of(self, table: str, before: Instant | None, limit: int) -> Sequence[CareRecord]:
-        found = [one for one in self._by_start() if one.order.table == table and (before is None or one.at < before)]
-        return found[::-1][:limit]
+    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
+        found = [one for one in self._by_start() if one.order.table == table]
+        return [one for one in reversed(found) if before is None or (one.at, one.order.run) < before][:limit]

@@ -28,8 +28,13 @@ class MembershipCalls:
         return Fence(number, 1)
 
     def lose_session(self, instance_id: int) -> None:
-        """What the database sees when a process dies or its connection breaks."""
-        self.data.sessions.pop(instance_id, None)
+        """What the database sees when a process dies or its connection breaks. Who comes before it in the ring of those
+        whose sessions live hears of it."""
+        sessions = self.data.sessions
+        if instance_id in sessions:
+            del sessions[instance_id]
+            if sessions:
+                self.data.told_of_end(max((one for one in sessions if one < instance_id), default=max(sessions)))
 
     async def beat(self, fence: Fence, now: Instant) -> None:
         check_fence(self.data, fence)
@@ -109,6 +114,11 @@ class MembershipCalls:
         data.fencing_token += 1
         data.lease.rows[duty] = LeaseRow(duty, fence.instance_id, fence.epoch, data.fencing_token, now + term)
         return data.fencing_token
+
+    async def release(self, duty: str, fence: Fence, token: int) -> None:
+        lease = self.data.lease.rows.get(duty)
+        if lease is not None and (lease.instance_id, lease.token) == (fence.instance_id, token):
+            del self.data.lease.rows[duty]
 
 
 def as_instance(row: InstanceRow) -> Instance:

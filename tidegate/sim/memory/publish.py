@@ -10,6 +10,7 @@ from tidegate.domain.collected import Amount
 from tidegate.domain.events import amount_of, contains, digest, run_payload
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
+from tidegate.domain.runs import LIVE
 from tidegate.ports.collecting import NewEvent, Receipt
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.event_rows import ArrivalRow, TopicRow
@@ -147,6 +148,6 @@ def topics_reached(data: Data, type_: str, key: str, payload: Mapping[str, Any])
 
 
 def payload_of(run: RunRow, namespace: str, schedule: str, type_: str) -> dict[str, Any]:
-    return run_payload(
-        str(run.key), namespace, schedule, run.program.name, run.cause.value, type_.removeprefix("run."), run.reason
-    )
+    state = type_.removeprefix("run.")
+    reason = run.reason if run.state == state and run.state not in LIVE else ""  # of an end, which never changes
+    return run_payload(str(run.key), namespace, schedule, run.program.name, run.cause.value, state, reason)

@@ -12,7 +12,8 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject, Revision
-from tidegate.ports.control import (
+from tidegate.ports.engine import Instance
+from tidegate.ports.records import (
     AttemptRecord,
     Book,
     Change,
@@ -23,7 +24,6 @@ from tidegate.ports.control import (
     ScheduleRecord,
     Stats,
 )
-from tidegate.ports.engine import Instance
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.loans import borrowed
 from tidegate.sim.memory.membership import as_instance
@@ -323,6 +323,7 @@ def run_record(data: Data, run: RunRow) -> RunRecord:
         attempts=tuple(attempt_record(run, data.attempt.rows[key]) for key in keys),
         evidence=run.evidence,
         inputs=run.inputs,
+        crash=run.crash if run.state is State.WAITING else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
@@ -12,32 +11,29 @@ from tidegate.domain.instants import Instant
 from tidegate.domain.runs import Cause, State
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.waiting import policy_under
-from tidegate.ports.control import Change
+from tidegate.ports.records import Change
 from tidegate.sim.memory.backfills import BackfillRequests
 from tidegate.sim.memory.collect import CollectingTransaction
-from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.declare import Declarations
 from tidegate.sim.memory.lake import DatasetsTransaction
 from tidegate.sim.memory.lake_tables import TablesTransaction
 from tidegate.sim.memory.rows import Answer
 from tidegate.sim.memory.sinks import SinksTransaction
+from tidegate.sim.memory.sources import SourcesTransaction
 
 
 class ControlTransaction(
     Declarations,
     DatasetsTransaction,
     SinksTransaction,
+    SourcesTransaction,
     TablesTransaction,
     CollectingTransaction,
     BackfillRequests,
 ):
     """The whole of `ports.control.ControlTx`."""
 
-    __slots__ = ("time",)
-
-    def __init__(self, data: Data, time: Callable[[], Instant]) -> None:
-        super().__init__(data)
-        self.time = time
+    __slots__ = ()
 
     async def settle_pause(self, schedule: ScheduleId) -> None:
         self.check()
@@ -70,10 +66,7 @@ class ControlTransaction(
 
     async def now(self) -> Instant:
         self.check()
-        return self.clock_now()
-
-    def clock_now(self) -> Instant:
-        return self.time()
+        return self.data.time()
 
     async def end_waiting(self, schedule: ScheduleId, outcome: State, reason: str, now: Instant) -> int:
         self.check()

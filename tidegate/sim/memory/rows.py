@@ -13,14 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 from tidegate.domain.backfills import Asked, BackfillState, Counts
 from tidegate.domain.calendars import Calendar
 from tidegate.domain.constraints import Gauge
+from tidegate.domain.crashes import Crash
 from tidegate.domain.ids import AttemptKey, ProgramId, RunKey, ScheduleId
 from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.programs import ProgramRef
 from tidegate.domain.runs import LIVE, Cause, State
 from tidegate.domain.schedules import JsonObject, Mode, Revision
 from tidegate.domain.statistics import Tally
-from tidegate.ports.control import Metadata
 from tidegate.ports.lake import Cursor
+from tidegate.ports.records import Metadata
 
 R = TypeVar("R")
 
@@ -140,6 +141,8 @@ class RunRow:
     wake_key: str | None = None
     wake_limit: int | None = None
     """Of a counter's queue: how many may hold that counter."""
+    in_turn: bool = True
+    """It was not woken for another reason than what its queue waits for."""
     first_at: Instant | None = None
     """When its first attempt was made."""
     deadline_at: Instant | None = None
@@ -166,6 +169,8 @@ class RunRow:
     stop_at: Instant | None = None
     window_end: Instant | None = None
     """What still runs then is stopped."""
+    crash: Crash | None = None
+    """Waiting: its last attempt crashed."""
     evidence: JsonObject | None = None
     inputs: Mapping[str, JsonObject] | None = None
     """None: its input is not closed yet, or it has none."""
@@ -271,6 +276,18 @@ class DecisionRow(NamedTuple):
     counters: tuple[str, ...] = ()
     pool: str = ""  # whose slot it took
     borrower: str | None = None  # which pool borrowed that
+    crashed: bool = False  # its last attempt crashed while nobody looked after it
+    restart_at: Instant | None = None  # of such a one that is held: when it may start again
+    written: Instant = 0  # by the server's clock; a process may have been frozen after it read `now`
+
+
+class PostponedRow(NamedTuple):
+    """What the cap of a pass left for later ones, for the laws of the simulator."""
+
+    schedule_id: ScheduleId
+    to: Instant
+    """The newest fire of it."""
+    now: Instant
 
 
 @dataclass(eq=False)

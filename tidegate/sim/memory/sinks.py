@@ -9,7 +9,7 @@ from tidegate.domain.instants import DAY, Instant
 from tidegate.domain.schedules import JsonObject
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.collecting import EventRecord
-from tidegate.ports.sinks import Moved, Outgoing, RefusedEvent, Settled, SinkRecord, Spot
+from tidegate.ports.sinks import Moved, Outgoing, RefusedEvent, Replayed, Settled, SinkRecord, Spot
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
 from tidegate.sim.memory.rows import Event
@@ -25,7 +25,8 @@ class RelayTransaction(EngineTransaction):
         table = self.data.sink
         await self.lock(table, moved.sink)
         row = self.get(table, moved.sink)
-        if row is None or (row.rev, row.spot.pos) != (moved.rev, moved.seen.pos):
+        place = (moved.rev, moved.seen.pos, moved.server)
+        if row is None or (row.rev, row.spot.pos, self.data.server) != place:
             return False
         changed = replace(
             row,
@@ -39,12 +40,33 @@ class RelayTransaction(EngineTransaction):
         self.put(table, moved.sink, changed)
         for one in moved.refused:
             event = one.event.record
-            place = (moved.sink, event.pos)
+            about = (moved.sink, event.pos)
             told = RefusedEvent(
                 sink=moved.sink, pos=event.pos, type=event.type, key=event.key, reason=one.reason, at=now
             )
-            await self.lock(self.data.sink_refusal, place)
-            self.put(self.data.sink_refusal, place, told)
+            await self.lock(self.data.sink_refusal, about)
+            self.put(self.data.sink_refusal, about, told)
+        return True
+
+    async def replayed(self, done: Replayed, now: Instant) -> bool:
+        self.check()
+        data = self.data
+        await self.lock(data.sink, done.sink)
+        row = self.get(data.sink, done.sink)
+        if row is None or row.rev != done.rev:
+            return False
+        taken = 0
+        for pos in done.taken:
+            await self.lock(data.sink_refusal, (done.sink, pos))
+            if self.get(data.sink_refusal, (done.sink, pos)) is not None:
+                self.delete(data.sink_refusal, (done.sink, pos))
+                taken += 1
+        for pos, why in done.refused:
+            await self.lock(data.sink_refusal, (done.sink, pos))
+            told = self.get(data.sink_refusal, (done.sink, pos))
+            if told is not None:
+                self.put(data.sink_refusal, (done.sink, pos), replace(told, reason=why, at=now, asked=False))
+        self.put(data.sink, done.sink, replace(row, delivered=row.delivered + taken, set_aside=row.set_aside - taken))
         return True
 
 
@@ -64,7 +86,7 @@ class SinksTransaction(RunTransaction):
         if row is not None:
             fresh = replace(row, spec=spec, document=document, rev=rev, error="", error_since=None)
         self.put(table, name, fresh)
-        self.topics["clock"] = None
+        self.topics["declared"] = None
         return row is None
 
     async def delete_sink(self, name: str) -> bool:
@@ -77,8 +99,21 @@ class SinksTransaction(RunTransaction):
             if place[0] == name:
                 await self.lock(self.data.sink_refusal, place)
                 self.delete(self.data.sink_refusal, place)
-        self.topics["clock"] = None
+        self.topics["declared"] = None
         return True
+
+    async def replay_sink(self, name: str, position: int | None) -> int:
+        self.check()
+        await self.lock(self.data.sink, name)
+        found = [place for place, _ in self.scan(self.data.sink_refusal) if place[0] == name]
+        wanted = sorted(place for place in found if position in (None, place[1]))
+        for place in wanted:
+            await self.lock(self.data.sink_refusal, place)
+            told = self.get(self.data.sink_refusal, place)
+            assert told is not None
+            self.put(self.data.sink_refusal, place, replace(told, asked=True))
+        self.topics["declared"] = None
+        return len(wanted)
 
 
 class SinkReading:
@@ -89,7 +124,9 @@ class SinkReading:
 
     async def sinks(self) -> Sequence[SinkRecord]:
         rows = sorted(self.data.sink.rows.items())
-        return [replace(row, behind=max(0, self.data.event_pos - row.spot.pos)) for _, row in rows]
+        asked = {place[0] for place, told in self.data.sink_refusal.rows.items() if told.asked}
+        behind = self.data.event_pos
+        return [replace(row, behind=max(0, behind - row.spot.pos), asked=name in asked) for name, row in rows]
 
     async def refusals(self, sink: str, limit: int) -> Sequence[RefusedEvent]:
         found = [row for place, row in sorted(self.data.sink_refusal.rows.items(), reverse=True) if place[0] == sink]
@@ -97,13 +134,28 @@ class SinkReading:
 
     async def settled(self, now: Instant) -> Settled:
         drawing = [first - 1 for tx, first in self.data.drawing.items() if not tx.over]
-        return Settled(pos=min(drawing, default=self.data.event_pos))
+        return Settled(pos=min(drawing, default=self.data.event_pos), server=self.data.server)
 
     async def outgoing(self, after: Spot, upto: int, today: int, limit: int) -> Sequence[Outgoing]:
         found = sorted((one for one in self.data.events if after.pos < one.pos <= upto), key=lambda one: one.pos)
         return [
             Outgoing(spot=Spot(one.at // DAY, one.pos), record=self._event(one), schedule=self._schedule_of(one))
             for one in found[:limit]
+        ]
+
+    async def asked_again(self, sink: str, limit: int) -> Sequence[tuple[int, Outgoing | None]]:
+        rows = sorted(self.data.sink_refusal.rows.items())
+        wanted = [place[1] for place, told in rows if place[0] == sink and told.asked][:limit]
+        events = {one.pos: one for one in self.data.events}
+        return [
+            (
+                pos,
+                Outgoing(spot=Spot(one.at // DAY, pos), record=self._event(one), schedule=self._schedule_of(one))
+                if one
+                else None,
+            )
+            for pos in wanted
+            for one in [events.get(pos)]
         ]
 
     def _schedule_of(self, event: Event) -> str | None:

@@ -14,7 +14,7 @@ from tidegate.domain.schedules import Waiting
 from tidegate.domain.waiting import policy_under, why_joined
 from tidegate.sim.memory.deadlines import watch_deadline
 from tidegate.sim.memory.engine import EngineTransaction, RunTransaction
-from tidegate.sim.memory.rows import ClockRow, RunRow, StretchRow
+from tidegate.sim.memory.rows import ClockRow, PostponedRow, RunRow, StretchRow
 from tidegate.sim.memory.waiting import WaitingTransaction
 
 
@@ -96,6 +96,8 @@ class TimekeeperTransaction(EngineTransaction, WaitingTransaction):
             clock.next_due = plan.next_due
             clock.last_fire = plan.last_fire
             clock.gap_to = None if plan.gap is None else plan.gap.to
+            if plan.gap is not None:
+                self.append(data.postponed, PostponedRow(schedule_id, plan.gap.to, now))
             clock.gap_left = None if plan.gap is None else plan.gap.left
         await self.wake_others(now)
 

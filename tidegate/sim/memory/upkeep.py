@@ -91,7 +91,8 @@ class Upkeep:
         return []
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
-        """Drops whole days of runs and attempts (`runs`) and of events (`events`) in which nothing is open."""
+        """Drops whole days of runs and attempts (`runs`) and of events (`events`) in which nothing is open; under
+        `runs` also what was measured of tables and done to them."""
         data, dropped = self.data, []
         if (keep := retention.get("runs")) is not None:
             open_days = {key.slot // DAY for key in data.live}
@@ -103,9 +104,18 @@ class Upkeep:
                     for number in range(1, gone.attempts + 1):
                         data.attempt.rows.pop(AttemptKey(key, number), None)
             dropped += [f"run_{to_datetime(day * DAY):%Y%m%d}" for day in past]
+            self._forget_care((now - keep) // DAY * DAY)
         if (keep := retention.get("events")) is not None:
             first = bisect_left(data.events, (now - keep) // DAY * DAY, key=lambda event: event.at)
             days = {event.at // DAY for event in data.events[:first]}
             del data.events[:first]
             dropped += [f"event_{to_datetime(day * DAY):%Y%m%d}" for day in sorted(days)]
         return dropped
+
+    def _forget_care(self, before: Instant) -> None:
+        data = self.data
+        opened = [one.at // DAY * DAY for one in data.maintenance.rows.values() if one.settled_at is None]
+        for key in [run for run, one in data.maintenance.rows.items() if one.at < min([before, *opened])]:
+            del data.maintenance.rows[key]
+        for table, at in [key for key in data.table_health.rows if key[1] < before]:
+            del data.table_health.rows[table, at]

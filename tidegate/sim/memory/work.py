@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import assert_never
 
+from tidegate.domain.crashes import Crash
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.instants import Instant
 from tidegate.domain.retry import Finish, RetryAt
@@ -173,7 +174,8 @@ class WorkerTransaction(EngineTransaction):
             return
         self.give_back(run, counters=False)
         run.state = State.WAITING
-        run.wake_at, run.wake_key = then.at, None
+        run.wake_at, run.wake_key = (now if then.crashed else then.at), None
+        run.crash = Crash(retry_at=then.at) if then.crashed else None
         run.expires_at = run.window_end = None
         run.stop = run.stop_at = None
         run.stop_by = ""

@@ -1,7 +1,8 @@
 -- claim_waiting: waiting runs to be judged, first those woken first, claimed, with the newest revisions
 WITH claimed AS MATERIALIZED (
     SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts, array_to_string(held, E'\x1f') AS held,
-           given, wake_at, wake_key, pool, cause, closed, fire_time, previous_fire, caused_by, arguments, rank
+           given, wake_at, wake_key, wake_limit, cause, closed, fire_time, previous_fire, caused_by, arguments, rank,
+           backoff_until, restart_at
     FROM run_live
     WHERE wake_at > %(floor)s AND wake_at <= %(now)s
     ORDER BY wake_at, rank, slot, schedule_id, ord
@@ -24,8 +25,8 @@ WITH claimed AS MATERIALIZED (
     FROM unnest(%(keys)s, %(counts)s) AS d(key, n)
     CROSS JOIN LATERAL (
         SELECT slot, schedule_id, ord, priority, created_at, expires_at, attempts,
-               array_to_string(held, E'\x1f') AS held, given, wake_at, wake_key, pool, cause, closed, fire_time,
-               previous_fire, caused_by, arguments, rank
+               array_to_string(held, E'\x1f') AS held, given, wake_at, wake_key, wake_limit, cause, closed, fire_time,
+               previous_fire, caused_by, arguments, rank, backoff_until, restart_at
         FROM run_live
         WHERE wake_key = d.key AND wake_limit = 0 AND (wake_at IS NULL OR wake_at > %(now)s)
         ORDER BY rank, slot, schedule_id, ord
@@ -113,9 +114,9 @@ SELECT %(day)s, %(now)s, 'run.ready', schedule_id, slot, ord FROM admitted;
 -- hold: runs go on waiting, for an instant of their own or in a queue
 UPDATE run_live l
 SET wake_at = least(d.until, CASE WHEN l.expires_at > %(now)s THEN l.expires_at END), wake_key = d.wake_key,
-    wake_limit = d.wake_limit, waiting_for = d.waiting_for::jsonb
-FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(untils)s, %(keys)s, %(limits)s, %(waiting_for)s)
-     AS d(slot, schedule_id, ord, until, wake_key, wake_limit, waiting_for)
+    wake_limit = d.wake_limit, waiting_for = d.waiting_for::jsonb, restart_at = coalesce(l.restart_at, d.restart_at)
+FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(untils)s, %(keys)s, %(limits)s, %(waiting_for)s, %(restarts)s)
+     AS d(slot, schedule_id, ord, until, wake_key, wake_limit, waiting_for, restart_at)
 WHERE l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord AND l.state = 'waiting';
 
 -- take: add to counters

@@ -102,8 +102,9 @@ SELECT %(day)s, %(now)s, 'run.stopping', schedule_id, slot, ord, jsonb_build_obj
 WITH d AS MATERIALIZED (
     SELECT d.*, l.stop, l.stop_by, l.started_at AS run_started_at
     FROM unnest(%(slots)s, %(schedules)s, %(ords)s, %(numbers)s, %(outcomes)s, %(errors)s, %(finished)s, %(ran)s,
-                %(ends)s, %(reasons)s, %(retries)s, %(failures)s, %(lost)s)
-         AS d(slot, schedule_id, ord, number, outcome, error, finished_at, ran, run_end, reason, retry_at, failures, lost)
+                %(ends)s, %(reasons)s, %(retries)s, %(failures)s, %(lost)s, %(crashes)s)
+         AS d(slot, schedule_id, ord, number, outcome, error, finished_at, ran, run_end, reason, retry_at, failures, lost,
+              crashed)
     JOIN run_live l ON l.schedule_id = d.schedule_id AND l.slot = d.slot AND l.ord = d.ord
     WHERE l.attempts = d.number AND l.state IN ('starting', 'running', 'stopping')
     ORDER BY l.schedule_id, l.slot, l.ord
@@ -111,7 +112,7 @@ WITH d AS MATERIALIZED (
 ), closed AS (
     DELETE FROM attempt_open a USING d
     WHERE a.schedule_id = d.schedule_id AND a.slot = d.slot AND a.ord = d.ord AND a.number = d.number
-    RETURNING a.*, d.outcome, d.error, d.ran, d.retry_at, d.failures, d.lost,
+    RETURNING a.*, d.outcome, d.error, d.ran, d.retry_at, d.failures, d.lost, d.crashed,
               greatest(d.finished_at, a.started_at, a.created_at) AS finished_at,
               coalesce(d.run_end, CASE d.stop WHEN 'cancel' THEN 'cancelled' END) AS run_end,
               CASE WHEN d.run_end IS NULL THEN %(now)s
@@ -132,7 +133,9 @@ WITH d AS MATERIALIZED (
               c.started_at AS attempt_started_at, c.run_started_at
 ), retried AS (
     UPDATE run_live l
-    SET state = 'waiting', wake_at = c.retry_at, failures = l.failures + c.failures, lost = l.lost + c.lost,
+    SET state = 'waiting', failures = l.failures + c.failures, lost = l.lost + c.lost, restart_at = NULL,
+        wake_at = CASE WHEN c.crashed THEN %(now)s ELSE c.retry_at END,  -- a scheduler says at once when it goes on
+        backoff_until = CASE WHEN c.crashed THEN c.retry_at END,
         slot_held = false, expires_at = NULL, stop = NULL, stop_by = '', stop_at = NULL, started_at = c.run_started_at
     FROM closed c
     WHERE l.schedule_id = c.schedule_id AND l.slot = c.slot AND l.ord = c.ord AND c.run_end IS NULL
@@ -173,6 +176,11 @@ SELECT l.slot, l.schedule_id, l.ord, a.number, a.fence, l.rev, l.program_id, l.p
 FROM attempt_open a
 JOIN run_live l ON l.schedule_id = a.schedule_id AND l.slot = a.slot AND l.ord = a.ord
 WHERE a.instance_id = %(instance)s AND a.epoch = %(epoch)s AND l.stop IS NOT NULL;
+
+-- held: an instance's open attempts that were made before an instant
+SELECT slot, schedule_id, ord, number FROM attempt_open
+WHERE instance_id = %(instance)s AND epoch = %(epoch)s AND created_at < %(before)s
+ORDER BY schedule_id, slot, ord;
 
 -- orphans: open attempts of this host whose instance has ended or moved on, claimed
 SELECT l.slot, l.schedule_id, l.ord

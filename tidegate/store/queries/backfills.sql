@@ -28,7 +28,7 @@ LEFT JOIN run r ON r.slot = i.slot AND r.schedule_id = i.schedule_id AND r.ord =
 WHERE i.backfill_id = ANY(%(ids)s)
 ORDER BY i.backfill_id, i.fire_time LIMIT %(limit)s;
 
--- standings: the states of all runs for fire times of schedules, between two instants each
+-- standings: the states of all runs for fire times of schedules, in stretches of instants
 SELECT d.schedule_id, f.fire_time, f.state
 FROM unnest(%(schedules)s, %(firsts)s, %(lasts)s) AS d(schedule_id, first, last)
 CROSS JOIN LATERAL (

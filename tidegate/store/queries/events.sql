@@ -71,9 +71,11 @@ WHERE (e.day, e.pos) < (%(day)s, %(pos)s) AND (%(since)s::bigint IS NULL OR (e.a
   AND CASE WHEN e.key IS NULL THEN p.namespace || '/' || p.name ELSE e.key END = %(key)s
 ORDER BY e.day DESC, e.pos DESC LIMIT %(limit)s;
 
--- rows: these events, with what is told of the runs they are about
+-- rows: these events, with what is told of the runs they are about: of these only what never changes, like the reason
+-- of an end
 SELECT e.day, e.pos, e.at, e.type, e.key, e.time, e.source, e.source_id, e.payload,
-       e.slot, e.schedule_id, e.ord, s.namespace, s.name, p.namespace, p.name, r.cause, r.reason, r.fire_time, r.arguments
+       e.slot, e.schedule_id, e.ord, s.namespace, s.name, p.namespace, p.name, r.cause,
+       CASE WHEN e.type = 'run.' || r.outcome THEN r.reason END, r.fire_time, r.arguments
 FROM unnest(%(days)s, %(positions)s) AS d(day, pos)
 JOIN event e ON e.day = d.day AND e.pos = d.pos AND e.day >= %(first_day)s AND e.day <= %(last_day)s
 LEFT JOIN schedule s ON s.id = e.schedule_id

@@ -3,7 +3,8 @@ SELECT r.slot, r.schedule_id, r.ord, s.namespace, s.name, coalesce(l.rev, r.rev)
        coalesce(r.outcome, l.state, 'waiting'), r.reason, r.fire_time, NULL::bigint, r.previous_fire, 1::bigint, r.cause,
        r.caused_by, r.given, coalesce(r.arguments, l.arguments), r.priority, r.created_at,
        coalesce(r.ready_at, l.ready_at), coalesce(r.started_at, l.started_at), r.finished_at, l.expires_at, l.wake_at,
-       l.wake_key, l.waiting_for, r.merged_into, coalesce(r.stop, l.stop), r.evidence, r.inputs
+       l.wake_key, l.waiting_for, r.merged_into, coalesce(r.stop, l.stop), r.evidence, r.inputs,
+       CASE l.state WHEN 'waiting' THEN l.backoff_until END, l.restart_at
 FROM unnest(%(slots)s, %(schedules)s, %(ords)s) AS d(slot, schedule_id, ord)
 JOIN run r ON r.slot = d.slot AND r.schedule_id = d.schedule_id AND r.ord = d.ord
 JOIN schedule s ON s.id = r.schedule_id
@@ -13,7 +14,7 @@ JOIN program p ON p.id = coalesce(l.program_id, r.program_id);
 -- stretch: one stretch as people see it
 SELECT f.from_fire, f.schedule_id, 0::bigint, s.namespace, s.name, f.rev, p.name, f.outcome, f.reason, f.from_fire,
        f.to_fire, NULL::bigint, f.n, 'fire', '', NULL::jsonb, NULL::jsonb, 50::bigint, f.decided_at, NULL::bigint,
-       NULL::bigint, f.decided_at, NULL::bigint, NULL::bigint, NULL::text, NULL::jsonb, NULL::text, NULL::text, NULL::jsonb, NULL::jsonb
+       NULL::bigint, f.decided_at, NULL::bigint, NULL::bigint, NULL::text, NULL::jsonb, NULL::text, NULL::text, NULL::jsonb, NULL::jsonb, NULL::bigint, NULL::bigint
 FROM unnest(%(slots)s, %(schedules)s) AS d(from_fire, schedule_id)
 JOIN fire_range f ON f.schedule_id = d.schedule_id AND f.from_fire = d.from_fire
 JOIN schedule s ON s.id = f.schedule_id

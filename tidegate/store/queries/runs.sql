@@ -35,7 +35,8 @@ FOR UPDATE;
 
 -- wake_schedule: judge a schedule's held runs again, since what it says has changed; what a suspension held since
 -- `since` may wait for as much longer. Those in its own queue (`resume`) are told by that; between attempts, when
--- nothing holds it, a run is left alone. Who is judging one of them by the old revision comes first.
+-- nothing holds it, a run is left alone. Who is judging one of them by the old revision comes first. One that waits for
+-- a slot is out of turn (-1).
 WITH w AS MATERIALIZED (
     SELECT slot, schedule_id, ord FROM run_live
     WHERE schedule_id = %(schedule)s AND state = 'waiting'
@@ -45,6 +46,8 @@ WITH w AS MATERIALIZED (
 UPDATE run_live l
 SET wake_at = CASE WHEN l.wake_key = %(resume)s OR l.wake_key IS NULL AND l.waiting_for IS NULL THEN l.wake_at
                    ELSE least(l.wake_at, %(now)s) END,
+    wake_limit = CASE WHEN l.wake_key LIKE 'pool:%%' AND (l.wake_at IS NULL OR l.wake_at > %(now)s) THEN -1
+                      ELSE l.wake_limit END,
     expires_at = CASE WHEN %(since)s::bigint IS NOT NULL AND l.attempts = 0 AND l.cause <> 'manual'
                       THEN l.expires_at + greatest(%(now)s - greatest(l.created_at, %(since)s::bigint), 0)
                       ELSE l.expires_at END

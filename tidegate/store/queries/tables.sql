@@ -1,4 +1,4 @@
--- The lock of `lock` is 0x7469_6465_0000_0010.
+-- The lock of `lock` is 0x7469_6465_0000_0010, that of `lock_versions` the one after it.
 
 -- lock: until the commit nobody else starts or settles maintenance, or changes a policy
 SELECT pg_advisory_xact_lock(8388346165908733968);
@@ -34,6 +34,9 @@ SELECT name, rev, document, author, updated_at FROM policy WHERE document IS NOT
 -- policy_revisions: of one policy, newest first
 SELECT rev, document, author, valid_from FROM policy_revision WHERE name = %(name)s ORDER BY rev DESC;
 
+-- lock_versions: until the commit nobody else draws a version of a table, so that they are committed in their order
+SELECT pg_advisory_xact_lock(8388346165908733969);
+
 -- lock_tables: rows that are about to be changed, in the order of locks
 SELECT name FROM lake_table WHERE name = ANY(%(names)s) ORDER BY name FOR UPDATE;
 
@@ -62,6 +65,16 @@ ON CONFLICT DO NOTHING;
 SELECT name, version, location, known_at, seen_at, assessed, assessed_at, health, score, error FROM lake_table
 WHERE version > %(since)s AND (%(names)s::text[] IS NULL OR name = ANY(%(names)s)) ORDER BY name;
 
+-- changed_tables: the first ones above a version
+SELECT name, version, location, known_at, seen_at, assessed, assessed_at, health, score, error FROM lake_table
+WHERE version > %(since)s ORDER BY version LIMIT %(limit)s;
+
+-- table_names: of those that are in their catalogs
+SELECT name FROM lake_table WHERE location IS NOT NULL ORDER BY name;
+
+-- versions: of some tables
+SELECT name, version FROM lake_table WHERE name = ANY(%(names)s);
+
 -- table_history: what was measured of a table, newest first
 SELECT at, health, score FROM table_health
 WHERE name = %(name)s AND at < %(before)s ORDER BY at DESC LIMIT %(limit)s;
@@ -78,23 +91,16 @@ WHERE schedule_id = %(schedule)s AND slot = %(slot)s AND ord = %(ord)s AND settl
 -- outdate: tables are to be measured anew
 UPDATE lake_table SET assessed = NULL, version = nextval('lake_table_change') WHERE name = ANY(%(names)s);
 
--- snapshots_needed: from which watchers and schedules read on, and those that live runs were given
-SELECT dataset, snapshot FROM dataset_cursor WHERE dataset = ANY(%(names)s) AND snapshot IS NOT NULL
-UNION
-SELECT dataset, (snapshot #>> '{}')::bigint FROM owed
-WHERE dataset = ANY(%(names)s) AND snapshot #>> '{}' ~ '^[0-9]{1,19}$'
-UNION
-SELECT i.key, (i.value ->> v.which)::bigint
-FROM run_live l
-JOIN run r ON r.slot = l.slot AND r.schedule_id = l.schedule_id AND r.ord = l.ord
-CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(r.inputs) WHEN 'object' THEN r.inputs ELSE '{}' END) AS i
-CROSS JOIN unnest(ARRAY['from_snapshot', 'to_snapshot']) AS v(which)
-WHERE i.key = ANY(%(names)s) AND i.value ->> v.which ~ '^[0-9]{1,19}$'
-ORDER BY 1, 2;
+-- put_care: what became of operations on tables so far; the maintenance lock is held, so versions commit in order
+INSERT INTO table_care (name, operation, history, version)
+SELECT d.name, d.operation, d.history::jsonb, nextval('table_care_change')
+FROM unnest(%(names)s, %(operations)s, %(histories)s) AS d(name, operation, history) ORDER BY d.name, d.operation
+ON CONFLICT (name, operation) DO UPDATE SET history = excluded.history, version = excluded.version;
 
--- put_care: what became of an operation on a table so far
-INSERT INTO table_care (name, operation, history) VALUES (%(name)s, %(operation)s, %(history)s::jsonb)
-ON CONFLICT (name, operation) DO UPDATE SET history = excluded.history;
+-- changed_care: the first ones behind a place
+SELECT version, name, operation, history FROM table_care
+WHERE (version, name, operation) > (%(version)s, %(name)s, %(operation)s)
+ORDER BY version, name, operation LIMIT %(limit)s;
 
 -- care: of some tables or all
 SELECT name, operation, history FROM table_care
@@ -111,13 +117,17 @@ LEFT JOIN run r ON r.slot = m.slot AND r.schedule_id = m.schedule_id AND r.ord =
 LEFT JOIN run_live l ON l.schedule_id = m.schedule_id AND l.slot = m.slot AND l.ord = m.ord
 WHERE m.settled_at IS NULL ORDER BY m.at, m.slot, m.schedule_id, m.ord;
 
--- care_since: what was started from then on, or is open
-SELECT slot, schedule_id, ord, name, operation, policy, policy_rev, manual, reserved, at, bytes, outcome, settled_at,
-       result
-FROM maintenance WHERE at >= %(since)s OR settled_at IS NULL ORDER BY at, slot, schedule_id, ord;
+-- spent: what was started from then on, or is open, for some policies
+SELECT policy, at, name, bytes, settled_at IS NULL FROM maintenance
+WHERE at >= %(since)s AND policy = ANY(%(policies)s)
+UNION ALL
+SELECT policy, at, name, bytes, true FROM maintenance
+WHERE at < %(since)s AND settled_at IS NULL AND policy = ANY(%(policies)s)
+ORDER BY 2, 3;
 
 -- care_of: maintenance of a table, newest first
 SELECT slot, schedule_id, ord, name, operation, policy, policy_rev, manual, reserved, at, bytes, outcome, settled_at,
        result
-FROM maintenance WHERE name = %(name)s AND at < %(before)s
+FROM maintenance
+WHERE name = %(name)s AND (at, slot, schedule_id, ord) < (%(at)s, %(slot)s, %(schedule)s, %(ord)s)
 ORDER BY at DESC, slot DESC, schedule_id DESC, ord DESC LIMIT %(limit)s;

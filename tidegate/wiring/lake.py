@@ -1,4 +1,4 @@
-"""The parts that look at lakes: built from settings, for `wiring`."""
+"""The parts that look at lakes, and how Spark is reached."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def caretakers(store: PostgresStore, fence: Fence, settings: Settings, stack: As
     url, spark, chosen = settings.database.url, spark_settings(settings), settings.lake
     surveyor = surveyor_of(settings)
     stack.push_async_callback(surveyor.close)
-    found: list[Part] = [
-        Caretaker(store, care.begin, fence, CaretakerSettings(every=chosen.maintain)),
-    ]
+    decides = CaretakerSettings(every=chosen.maintain, ruling=settings.maintenance.ruling)
+    found: list[Part] = [Caretaker(store, care.begin, fence, decides)]
     for each in catalogs_of(spark, url):
         catalog = open_catalog(each)
         stack.push_async_callback(catalog.close)

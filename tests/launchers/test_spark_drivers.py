@@ -1,0 +1,108 @@
+"""Drivers seen from a worker, which asks them how they are: with some that are no Spark, but answer as drivers do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tidegate.domain.instants import MILLISECOND, MINUTE, Duration
+from tidegate.launchers import spark_drivers
+from tidegate.launchers.spark_drivers import Drivers
+from tidegate.ports.spark import DriverSpec, SparkSettings
+
+pytestmark = [pytest.mark.slow]
+DRIVER = """
+import json, socket, sys, threading
+from pathlib import Path
+from tidegate.pipeline.claims import process_name
+
+status = process_name() | {"phase": "ready", "message": "", "spec": ""}
+(Path(sys.argv[1]) / "status.json").write_text(json.dumps(status))
+
+def attend(connection):
+    with connection, connection.makefile("rw") as lines:
+        for line in lines:
+            message = json.loads(line)
+            if message["op"] == "end":
+                import os
+                os._exit(0)
+            lines.write(json.dumps({"id": message["id"], "ok": True, "attempts": 0}) + "\\n")
+            lines.flush()
+
+listener = socket.socket(fileno=3)
+while True:
+    threading.Thread(target=attend, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+@asynccontextmanager
+async def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: Duration) -> AsyncIterator[Drivers]:
+    (tmp_path / "not_spark.py").write_text(DRIVER)
+    monkeypatch.setattr(spark_drivers, "PROGRAM", "not_spark")
+    monkeypatch.setattr(spark_drivers, "ANSWER", 0.4)
+    spec = DriverSpec(home=str(tmp_path), catalog_url="", settings=SparkSettings(patience=patience))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    found = Drivers(tmp_path, spec, {**os.environ, "PYTHONPATH": path}, lambda event: None, lambda: None)
+    await found.open()
+    try:
+        yield found
+    finally:
+        await found.close()
+        await asyncio.to_thread(spark_drivers.end_drivers, tmp_path, patience=0.0)
+
+
+async def freeze(pid: int) -> psutil.Process:
+    process = psutil.Process(pid)
+    process.send_signal(signal.SIGSTOP)
+    while process.status() != psutil.STATUS_STOPPED:
+        await asyncio.sleep(0.01)
+    return process
+
+
+@pytest.mark.requirement("OPS-11")
+def test_a_driver_that_does_not_answer_holds_up_nobody_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with drivers(tmp_path, monkeypatch, 1200 * MILLISECOND) as found:
+            link = await found.obtain()
+            frozen = await freeze(link.pid)
+            began = time.monotonic()
+            link.tell("stop", identity="r1-1-0.1")
+            assert time.monotonic() - began < 0.3, "who asks it to stop something does not wait"
+            other = await asyncio.wait_for(found.obtain(), 20)
+            assert other is not link and other.alive, "what starts gets another driver"
+            deadline = time.monotonic() + 20
+            while link.alive or frozen.is_running() and frozen.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < deadline, "it was not killed"
+                await asyncio.sleep(0.05)
+            assert other.alive and await other.load() == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.requirement("OPS-11")
+def test_a_driver_that_was_away_for_a_moment_only_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with drivers(tmp_path, monkeypatch, MINUTE) as found:
+            link = await found.obtain()
+            await freeze(link.pid)
+            with pytest.raises(ConnectionError, match="does not answer"):
+                await link.load()
+            assert link.silent > 0
+            os.kill(link.pid, signal.SIGCONT)
+            while link.silent:
+                await asyncio.sleep(0.05)  # whoever watches it hears of it
+            assert await found.obtain() is link
+
+    asyncio.run(scenario())

@@ -1,0 +1,1 @@
+"""Where events come from outside: Kafka. `opening` makes feeds of documents."""
