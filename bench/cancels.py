@@ -77,7 +77,7 @@ class Rows:
     def lost(self) -> int:
         """How many rows are not in the table exactly once."""
         found = Counter(self.catalog.load_table("bench.cancelled").scan().to_arrow()["n"].to_pylist())
-        return sum(found[n] != 1 for n in range(self.written)) + sum(n >= self.written for n in found)
+        return sum(found[n] != 1 for n in range(self.written)) + sum(int(n) >= self.written for n in found)
 
 
 def measure(say: Say, *, cancels: int = 200, seed: int = 1) -> list[Figure]:

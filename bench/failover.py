@@ -184,7 +184,7 @@ def _seen(url: str, killed: Sequence[tuple[Instant, int]]) -> list[float]:
     """After how many milliseconds each of those who were killed was declared dead."""
     with psycopg.connect(url) as connection:
         rows = connection.execute("SELECT pid, ended_at::bigint FROM instance WHERE ended_at IS NOT NULL").fetchall()
-    ends = dict(rows)
+    ends: dict[int, int] = dict(rows)
     return [max(0.0, (ends[pid] - at) / 1000) for at, pid in killed]  # a look that had begun already may see it
 
 

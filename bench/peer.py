@@ -50,7 +50,6 @@ class Night:
     left: int
     sums: Sums
 
-    @property
     def over(self) -> bool:
         return self.now >= self.ends or self.left <= 0
 
@@ -119,7 +118,7 @@ def _script(options: Options) -> Keeper:
     def night(tables: dict[str, Table], night: Night) -> None:
         names = sorted(tables)
         for _ in range(len(names)):
-            if night.over:
+            if night.over():
                 return
             night.rewrite(tables[names[place[0] % len(names)]], options)
             place[0] += 1
@@ -155,7 +154,7 @@ def _debt() -> Keeper:
             since = night.now - record.last if record.last is not None else None
             wait = 6 * HOUR if record.failures >= 3 else 0
             wait = max(wait, 2 * DAY - WINDOW if record.unchanged >= 5 else 0)
-            if night.over or (since is not None and since < wait):
+            if night.over() or (since is not None and since < wait):
                 continue
             record.last = night.now
             fine, changed, _, _ = night.rewrite(tables[name], {})
@@ -179,7 +178,7 @@ def _ours(budget: int) -> Keeper:
     spent: list[Spend] = []
 
     def night(tables: dict[str, Table], night: Night) -> None:
-        while not night.over:
+        while not night.over():
             known = [_known(one, policy, histories.get(one.name, History()), night.now) for one in tables.values()]
             decided = decide_all(known, Terms(clock=Clock(night.now), spent={"lake": spent}))
             chosen = []
@@ -191,12 +190,10 @@ def _ours(budget: int) -> Keeper:
                         histories[name] = skipped(histories.get(name, History()), tables[name].seen + 1, night.now)
                     case Verdict.HOLD:
                         histories[name] = held(histories.get(name, History()), night.now)
-                    case _:
-                        pass
             if not chosen:
                 return
             for name in chosen:
-                if night.over:
+                if night.over():
                     break
                 at = night.now
                 histories[name] = began(histories.get(name, History()), name, at)
@@ -231,7 +228,7 @@ def _careful(table: Table, night: Night) -> tuple[bool, bool, int, float]:
         size = sum(one.bytes for one in plan(table, options))
         fine, changed, wrote, took = night.rewrite(table, options, steps=bool(options))
         total, seconds, any_change = total + wrote, seconds + took, any_change or changed
-        if fine or night.over:
+        if fine or night.over():
             break
         given = options.get("max-file-group-size-bytes", size)
         group = max(1 << 20, (given if isinstance(given, int) else size) // SMALLER)

@@ -116,7 +116,11 @@ class Wire:
 
     def cut(self) -> None:
         """Reset every connection."""
-        self._call(lambda: [one.cut() for one in list(self._open)])
+        self._call(self._cut)
+
+    def _cut(self) -> None:
+        for one in list(self._open):
+            one.cut()
 
     def close(self) -> None:
         """Reset everything and end."""

@@ -259,7 +259,7 @@ class Story:
             if not runs:
                 return False
             given |= {(name, one["dataset"]): one["to_snapshot"] for one in runs[0]["inputs"]}
-        return all(int(to or 0) == self.newest.get(dataset, 0) for (_, dataset), to in given.items())
+        return all(int(to or 0) == self.newest.get(name[1], 0) for name, to in given.items())
 
     def told(self, dataset: str, days: int) -> bool:
         """Whether the commits of so many days are events; notes the newest snapshot of each table."""
@@ -267,7 +267,7 @@ class Story:
         items = answer.json()["items"] if answer.status_code == 200 else []
         for one in reversed(items):
             self.newest[one["key"]] = int(one["payload"]["snapshot"])
-        return sum(one["key"] == dataset for one in items) >= days
+        return [one["key"] for one in items].count(dataset) >= days
 
     def settle(self) -> None:
         """Nothing lands any more: let what waits for it have it, then end."""

@@ -183,7 +183,7 @@ def _arrivals(events: Mapping[int, int], given: Mapping[str, Any], until: int) -
     if given["to_snapshot"] is None or given["to_snapshot"] == given["from_snapshot"]:
         return []
     before = None if given["from_snapshot"] is None else int(given["from_snapshot"])
-    begin = order.index(before) + 1 if before in events else 0
+    begin = order.index(before) + 1 if before is not None and before in events else 0
     found = order[begin : order.index(int(given["to_snapshot"])) + 1]
     return [events[one] for one in found if events[one] <= until]
 

@@ -118,8 +118,8 @@ def kind_of(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
         case "string", "date":
             return "date"
         case "string", _:
-            words = {"Europe/Berlin": "zone", "22:00": "time of day", "schedule": "`schedule`, `program`, `group:NAME`"}
-            return words.get(shown, "name" if "pattern" in schema else "text")
+            kinds = {"Europe/Berlin": "zone", "22:00": "time of day", "schedule": "`schedule`, `program`, `group:NAME`"}
+            return kinds.get(shown, "name" if "pattern" in schema else "text")
         case "array", _:
             items = schema.get("items") or EMPTY
             return f"list of {kind_of(items, definitions)}" if items else "list"

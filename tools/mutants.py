@@ -31,7 +31,8 @@ sys.path[:0] = [str(ROOT), str(TESTS), str(TESTS / "sim"), str(TESTS / "mutants"
 from gate_mistakes import GATE_BUGS  # noqa: E402
 from hunting import hunt  # noqa: E402
 from mistakes import BUGS, Bug  # noqa: E402
-from source_mistakes import MISTAKES, Mistake  # noqa: E402
+from one_mistake import Mistake  # noqa: E402
+from source_mistakes import MISTAKES  # noqa: E402
 
 COPIED = ("tidegate", "tests", "tools", "examples", "pyproject.toml")
 LONGEST = 600.0
@@ -79,7 +80,7 @@ def _remembered(file: Path, done: Sequence[Tried]) -> list[Tried]:
     known = {one["name"]: Tried(**one) for one in json.loads(file.read_text())} if file.exists() else {}
     known |= {one.name: one for one in done}
     file.write_text(json.dumps([asdict(one) for one in known.values()], indent=1))
-    order = [one.name for one in (*MISTAKES, *BUGS, *GATE_BUGS)]
+    order = [*(one.name for one in MISTAKES), *(one.name for one in (*BUGS, *GATE_BUGS))]
     return [known[name] for name in order if name in known]
 
 
@@ -93,7 +94,7 @@ def _try_all(mistakes: Sequence[Mistake], bugs: Sequence[Bug], trees: Sequence[P
         for future in shares:
             done += future.result()
         done += [future.result() for future in hunts]
-    order = {one.name: place for place, one in enumerate((*mistakes, *bugs))}
+    order = {name: place for place, name in enumerate([*(one.name for one in mistakes), *(one.name for one in bugs)])}
     done.sort(key=lambda one: order[one.name])
     if show:
         for one in (one for one in done if one.said):

@@ -56,7 +56,7 @@ def page() -> str:
     ]
     for state in State:
         kind = "*(end, never started)* " if state in NEVER_STARTED else "*(end)* " if state in ENDS else ""
-        moves = ", ".join(sorted(MOVES[state], key=list(State).index)) or "-"
+        moves = ", ".join([after for after in State if after in MOVES[state]]) or "-"
         lines.append(f"| {state} | {kind}{told[state.name]} | {moves} |")
     return "\n".join(lines) + "\n"
 

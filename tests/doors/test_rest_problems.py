@@ -36,6 +36,15 @@ def test_an_unknown_route_is_a_problem(served: Served) -> None:
     problem(served.http.get("/"), 404, "not_found")
 
 
+@pytest.mark.requirement("OPS-1")
+def test_a_query_parameter_that_is_not_there_is_refused_with_the_nearest(served: Served) -> None:
+    said = problem(served("POST", "/apply", json={"documents": []}, params={"dryrun": "true", "x": 1}), 422, "invalid")
+    assert [one["path"] for one in said["errors"]] == ["dryrun", "x"]
+    assert "did you mean" in said["errors"][0]["reason"] and "dry_run" in said["errors"][0]["reason"]
+    problem(served("GET", f"{NS}/runs", params={"stat": "failed"}), 422, "invalid")
+    assert served("GET", f"{NS}/runs", params={"state": "failed", "limit": 3}).status_code == 200
+
+
 def test_a_method_that_is_not_possible_names_those_that_are(served: Served) -> None:
     answer = served("POST", f"{NS}/schedules/x")
     problem(answer, 405, "method_not_allowed")

@@ -325,3 +325,24 @@ def test_a_list_of_schedules_asks_once_for_their_statistics(served: Served, monk
     items = served("GET", f"{NS}/schedules").json()["items"]
     assert len(items) == 3
     assert [len(one) for one in asked] == [3]
+
+
+@pytest.mark.requirement("OPS-1")
+def test_every_list_is_in_pages(served: Served) -> None:
+    """What is read whole too: revisions, processes, leases."""
+    served.declare()
+    for reason in "abc":  # the first finds it disabled, as it was made
+        assert served("POST", f"{ONE}:disable", json={"reason": reason}).status_code == 200
+        assert served("POST", f"{ONE}:enable").status_code == 200
+    seen, cursor = [], None
+    while True:
+        given = {"limit": 2} if cursor is None else {"limit": 2, "cursor": cursor}
+        answer = served("GET", f"{ONE}/revisions", params=given).json()
+        assert len(answer["items"]) <= 2
+        seen += [one["revision"] for one in answer["items"]]
+        if (cursor := answer["next"]) is None:
+            break
+    assert seen == sorted(seen, reverse=True) and len(seen) == len(set(seen)) == 6
+    for path in ("/instances", "/leases"):
+        assert served("GET", path, params={"limit": 1}).status_code == 200
+        assert served("GET", path, params={"cursor": "x"}).status_code == 400

@@ -13,6 +13,7 @@ from engine.worlds import crank
 from tidegate.control import care, policies, programs, tables
 from tidegate.documents import deciding, parsing, picture
 from tidegate.documents.declared import Program
+from tidegate.documents.table_sentences import why
 from tidegate.domain.errors import Conflict, Refused
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import MINUTE, Instant
@@ -151,7 +152,11 @@ def test_a_table_whose_start_is_refused_takes_no_other_along_and_is_told_of_once
     assert outcome.did == TABLES - 1 == len(world.open()) and refused not in {one.order.table for one in world.open()}
     assert [note.split()[0] for note in outcome.notes] == [refused] and "another's" in outcome.notes[0]
     world.pass_time(MINUTE)
-    assert crank(caretaker.step(world.now)).notes == ()
+    other = Caretaker(world.store, start, world.fence, CaretakerSettings(most=TABLES))
+    assert crank(caretaker.step(world.now)).notes == crank(other.step(world.now)).notes == ()
+    (shown,) = crank(tables.status(world.store, refused)).decisions
+    assert (shown.verdict, shown.blocks[0].by) == (decision.Verdict.WAIT, decision.Blocker.CONSTRAINT)
+    assert "not tried again until" in why(shown) and "the name is another's" in why(shown)
     world.pass_time(5 * MINUTE)
     assert len(crank(caretaker.step(world.now)).notes) == 1, "it is tried again"
 

@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from source_mistakes import MISTAKES, Mistake
+from one_mistake import Mistake
+from source_mistakes import MISTAKES
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from tidegate.domain.admission import Candidate
 from tidegate.domain.clocks import Due
@@ -103,7 +103,7 @@ class CursorBeforeRuns(MemoryTransaction):
 class NoFence(MemoryTransaction):
     """Nobody looks whether the writer was declared dead."""
 
-    async def __aenter__(self) -> MemoryTransaction:
+    async def __aenter__(self) -> Self:
         sharers = self.data.sharers.setdefault(self.fence.instance_id, {})
         sharers[self] = None
         self.on_end.append(lambda: sharers.pop(self, None))
@@ -351,7 +351,9 @@ class KeepsOldArrivals(ControlTransaction):
         for key, row in old.items():
             new = self.get(self.data.subscription, key)
             if row is not None and new is not None:
-                places = {"base": row.base, "seen": row.seen, "seen_rows": row.seen_rows, "seen_bytes": row.seen_bytes}
+                places: dict[str, Any] = {
+                    name: getattr(row, name) for name in ("base", "seen", "seen_rows", "seen_bytes")
+                }
                 self.put(self.data.subscription, key, new._replace(**places))
 
 
@@ -457,7 +459,7 @@ class MatchesWhatIsDue(Matcher):
             def __getattr__(self, name: str) -> Any:
                 return getattr(tx, name)
 
-        return await super()._advance(Undue(), schedules, now, notes)  # type: ignore[arg-type]
+        return await super()._advance(Undue(), schedules, now, notes)
 
 
 class Slides(Admitter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
@@ -31,6 +31,7 @@ from tidegate.api import (
 from tidegate.api.context import Doors
 from tidegate.api.guard import Guard
 from tidegate.api.idempotency import Idempotency
+from tidegate.api.reading import known_parameters
 from tidegate.documents import kinds
 from tidegate.documents.events import Event
 
@@ -68,7 +69,7 @@ def create_app(doors: Doors) -> FastAPI:
         tables.router,
         ledger.router,
     ):
-        app.include_router(router, prefix=PREFIX)
+        app.include_router(router, prefix=PREFIX, dependencies=[Depends(known_parameters)])
     app.include_router(health.router)
     app.include_router(metrics.router)
     problems.install(app)

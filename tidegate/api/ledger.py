@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from tidegate.api.context import Here, Store, Who
 from tidegate.api.problems import Problem, of
-from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant
+from tidegate.api.reading import Body, Cursor, Limit, decode_cursor, document_body, encode_cursor, instant, page_of
 from tidegate.api.schedules import OnUpdateQuery, StrictQuery, only
 from tidegate.control import apply as applying
 from tidegate.control import audit as auditing
@@ -150,15 +150,17 @@ async def _told(
 
 
 @router.get("/instances", tags=["system"])
-async def list_instances(store: Store) -> dict[str, Any]:
+async def list_instances(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """Processes that are alive."""
-    return shapes.page(map(shapes.instance, await store.instances()), None)
+    found, following = page_of("instances", await store.instances(), lambda one: str(one.id), cursor, limit)
+    return shapes.page(map(shapes.instance, found), following)
 
 
 @router.get("/leases", tags=["system"])
-async def list_leases(store: Store) -> dict[str, Any]:
+async def list_leases(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """Single-owner duties, and who has them."""
-    return shapes.page((_lease(dict(one)) for one in await store.leases()), None)
+    found, following = page_of("leases", await store.leases(), lambda one: str(one["duty"]), cursor, limit)
+    return shapes.page((_lease(dict(one)) for one in found), following)
 
 
 _TEXT: dict[str, Callable[[Any], Any]] = {"expires": shapes.moment, "instance_id": str}

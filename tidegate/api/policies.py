@@ -18,6 +18,7 @@ from tidegate.api.reading import (
     encode_cursor,
     etag,
     expected_revision,
+    page_of,
     patch_body,
     patched,
 )
@@ -100,10 +101,11 @@ async def delete_policy(store: Store, who: Who, name: str, if_match: IfMatch = N
 
 
 @router.get(ONE + "/revisions")
-async def list_policy_revisions(store: Store, name: str) -> dict[str, Any]:
+async def list_policy_revisions(store: Store, name: str, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """Every revision, newest first; those of a deleted policy, too."""
-    found = await policies.revisions(store, name)
-    return shapes.page((table_shapes.policy_revision(*one) for one in found), None)
+    revisions = await policies.revisions(store, name)
+    found, following = page_of("revisions", revisions, lambda one: str(one[0]), cursor, limit)
+    return shapes.page((table_shapes.policy_revision(*one) for one in found), following)
 
 
 async def _put(

@@ -6,13 +6,16 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, NoReturn
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Any, NoReturn, TypeVar
 
 from fastapi import Depends, Header, Query, Request
+from fastapi.dependencies.models import Dependant
 
 from tidegate.api.problems import Problem
+from tidegate.control.common import sliced
 from tidegate.documents.faults import json_faults
+from tidegate.documents.refusals import nearest
 from tidegate.domain.errors import Fault, Stale
 from tidegate.domain.instants import Instant, parse_instant
 
@@ -20,6 +23,8 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="most items of one page"
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
 IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none yet")]
 IfMatch = Annotated[str | None, Header(description="the ETag that was seen; 412 when it is no longer the newest")]
+
+T = TypeVar("T")
 
 _PATCH_TRIES = 5
 
@@ -62,6 +67,24 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} is given twice in one object")
     return found
+
+
+async def known_parameters(request: Request) -> None:
+    """Whoever writes `dryrun` for `dry_run` must not change what he only wanted to look at. 422 for a query parameter
+    that the operation does not have."""
+    known = _query_parameters(request.scope["route"].dependant)
+    faults = [
+        Fault(name, f"is no parameter of this operation{nearest(name, known)}")
+        for name in dict.fromkeys(request.query_params)
+        if name not in known
+    ]
+    if faults:
+        raise Problem(422, "; ".join(map(str, faults)), faults=faults)
+
+
+def _query_parameters(of: Dependant) -> frozenset[str]:
+    """By their names in the address, those of what it depends on included."""
+    return frozenset(one.alias for one in of.query_params).union(*map(_query_parameters, of.dependencies))
 
 
 def instant(text: str | None, name: str) -> Instant | None:
@@ -109,6 +132,14 @@ def decode_cursor(kind: str, cursor: str | None) -> str | None:
         reason = "is not the `next` of a page of this list"
         raise Problem(400, f"cursor {reason}", faults=[Fault("cursor", reason)])
     return position
+
+
+def page_of(
+    kind: str, found: Iterable[T], key: Callable[[T], str], cursor: str | None, limit: int
+) -> tuple[Sequence[T], str | None]:
+    """A page of a list that is read whole, with its `next`. 400 when the cursor is none of this list."""
+    page = sliced(list(found), key, decode_cursor(kind, cursor), limit)
+    return page.items, encode_cursor(kind, page.next)
 
 
 # ── revisions ──────────────────────────────────────────────────────────────────────────────────────────────────────

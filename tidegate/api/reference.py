@@ -20,6 +20,7 @@ Under `/api/v1`; health and metrics lie outside. `/openapi.json` describes every
   them. A key that is not known is an error. At most `api.body_limit` bytes.
 - **Lists** answer `{"items": [...], "next": cursor or null}`, newest first; `limit` is 100 unless said, at most 1000;
   `cursor` is the `next` of the page before.
+- **Parameters** that an operation does not have are refused with 422: `?dryrun=true` must not change anything.
 - **Errors** are problems of RFC 9457, `application/problem+json`: `{type, title, status, detail, code, errors: [{path,
   reason}]}`, with every fault at once. 400 cannot be read, 403 not from here, 404 not there, 405 not that method, 409
   not as things stand, 412 changed in between, 413 too large, 422 wrong, 503 something needed is away (with

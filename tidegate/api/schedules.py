@@ -21,6 +21,7 @@ from tidegate.api.reading import (
     etag,
     expected_revision,
     instant,
+    page_of,
     patch_body,
     patched,
 )
@@ -295,8 +296,11 @@ async def schedule_stats(store: Store, namespace: str, name: str) -> dict[str, A
 
 
 @router.get(ONE + "/revisions")
-async def schedule_revisions(store: Store, namespace: str, name: str) -> dict[str, Any]:
+async def schedule_revisions(
+    store: Store, namespace: str, name: str, limit: Limit = 100, cursor: Cursor = None
+) -> dict[str, Any]:
     """What it said, when, by whom; newest first."""
     record = await schedules.get(store, namespace, name)
-    found = await store.revisions(record.id)
-    return shapes.page((shapes.revision(*one) for one in found), None)
+    revisions = await store.revisions(record.id)
+    found, following = page_of("revisions", revisions, lambda one: str(one[0].rev), cursor, limit)
+    return shapes.page((shapes.revision(*one) for one in found), following)

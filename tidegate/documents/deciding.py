@@ -22,7 +22,7 @@ from tidegate.domain.maintenance.health import TableHealth
 from tidegate.domain.maintenance.issues import DEFAULT_THRESHOLDS, Issue, Thresholds, issues
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.maintenance.policy import Policy, resolve
-from tidegate.domain.maintenance.state import History, Prediction, TableState, remembered
+from tidegate.domain.maintenance.state import History, Prediction, Refusal, TableState, remembered
 from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling, Switches
 from tidegate.domain.maintenance.value import predict
 from tidegate.domain.maintenance.wire import health_of, history_of
@@ -32,7 +32,7 @@ from tidegate.ports.maintaining import Wish
 from tidegate.ports.tables import OpenCare, PolicyRecord, Switch, TableRecord, TablesReads
 
 WHOLE = ""
-"""In place of an operation: what became of a table's maintenance as a whole, `{recent, failures}`."""
+"""In place of an operation: what became of a table's maintenance as a whole, `{recent, failures, refused}`."""
 _DIED = frozenset({State.CRASHED.value, State.TIMED_OUT.value})
 _LOOKED_BACK = 20
 MEASURING = "it is being measured after the last one"
@@ -216,6 +216,7 @@ def state_of(
         failures=whole.get("failures", 0),
         busy=busy,
         changed_at=None if health is None else health.changed_at,
+        refused=Refusal(**whole["refused"]) if "refused" in whole else None,
     )
 
 
@@ -273,3 +274,8 @@ def finished(whole: JsonObject, succeeded: bool | None) -> JsonObject:
         return whole
     recent = remembered(tuple(whole.get("recent", ())), succeeded)
     return {"recent": list(recent), "failures": 0 if succeeded else whole.get("failures", 0) + 1}
+
+
+def refused(whole: JsonObject, refusal: Refusal) -> JsonObject:
+    """What is kept of a table as a whole once its maintenance could not be started; until one has ended."""
+    return {**whole, "refused": refusal._asdict()}

@@ -57,6 +57,8 @@ def sentence(block: Block) -> str:
             return f"The table is busy: {block.detail}."
         case Because.UNREADABLE:
             return f"The table cannot be read: {block.detail.rstrip('.')}."
+        case Because.REFUSED:
+            return f"It could not be started, and is not tried again{until}: {block.detail.rstrip('.')}."
         case Because.MIN_INTERVAL:
             return f"It ran a short while ago; not{until}."
         case Because.ANOTHER_FIRST:

@@ -25,7 +25,7 @@ from tidegate.domain.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.domain.leases import Lease
 from tidegate.domain.maintenance.choosing import confirmed
 from tidegate.domain.maintenance.decision import Decision, Verdict
-from tidegate.domain.maintenance.state import NO_HISTORY, History, TableState, ended, held, skipped
+from tidegate.domain.maintenance.state import NO_HISTORY, History, Refusal, TableState, ended, held, skipped
 from tidegate.domain.maintenance.throttle import DEFAULT_RULING, Ruling
 from tidegate.domain.maintenance.wire import history_json, history_of
 from tidegate.domain.runs import ENDS, State
@@ -69,7 +69,6 @@ class Caretaker:
         self._next: Instant = 0
         self._picture = Picture(settings.ruling)
         self._stale = False
-        self._refused: dict[str, Instant] = {}
 
     def hear(self, topic: Topic) -> None:
         """A policy or a table has changed."""
@@ -86,12 +85,7 @@ class Caretaker:
 
         settled = await self._settle(now)
         decided = await self._picture.decided(self._store, now)
-        wanted = [
-            one
-            for table, all_of in decided.decisions.items()
-            for one in all_of
-            if one.verdict is Verdict.RUN and now >= self._refused.get(table, now)
-        ]
+        wanted = [one for all_of in decided.decisions.values() for one in all_of if one.verdict is Verdict.RUN]
         begun, notes = await self._begin_some(wanted[: self._settings.most], now)
         await self._note(decided, now)
 
@@ -131,16 +125,23 @@ class Caretaker:
 
     async def _begin_some(self, wanted: Sequence[Decision], now: Instant) -> tuple[int, tuple[str, ...]]:
         """Start these; how many were started, and what is to be said of those that could not be. One that is refused
-        takes no other along: it is left out, for a while."""
+        takes no other along: that it was is put on record, and it is left out for a while."""
         notes: list[str] = []
         while wanted:
             try:
                 return await self._begin(wanted, now), tuple(notes)
             except _Unstartable as one:
                 notes.append(f"{one.table} is not maintained for {_REFUSED // MINUTE} minutes: {one.fault}")
-                self._refused[one.table] = now + _REFUSED
+                await self._refuse(one, now)
                 wanted = [each for each in wanted if each.table != one.table]
         return 0, tuple(notes)
+
+    async def _refuse(self, one: _Unstartable, now: Instant) -> None:
+        async with self._store.changing() as tx:
+            await tx.lock_maintenance()
+            whole = (await self._store.care([one.table])).get(one.table, {}).get(WHOLE, {})
+            refusal = Refusal(until=now + _REFUSED, why=str(one.fault))
+            await tx.put_care({one.table: {WHOLE: deciding.refused(whole, refusal)}})
 
     async def _begin(self, wanted: Sequence[Decision], now: Instant) -> int:
         """Look at these once more, under the lock, and start them; how many were started."""

@@ -128,11 +128,11 @@ class Client:
 
     def instances(self) -> tuple[records.Instance, ...]:
         """Processes that are alive."""
-        return _all(records.Instance, self.connection.get("/instances"))
+        return tuple(self._items(records.Instance, "/instances", None))
 
     def leases(self) -> tuple[records.Lease, ...]:
         """Single-owner duties, and who has them."""
-        return _all(records.Lease, self.connection.get("/leases"))
+        return tuple(self._items(records.Lease, "/leases", None))
 
     def health(self) -> records.Health:
         """Whether work gets done, and what is missing for it. Raises Unavailable when nothing answers at all."""
@@ -170,7 +170,10 @@ class Kept(Generic[T]):
         self._call("DELETE", name)
 
     def _call(self, method: str, name: str, rest: str = "", **given: Any) -> Any:
-        return self._client.connection.call(method, f"{self._path}/{segment(name)}{rest}", **given)
+        return self._client.connection.call(method, self._at(name, rest), **given)
+
+    def _at(self, name: str, rest: str = "") -> str:
+        return f"{self._path}/{segment(name)}{rest}"
 
 
 class Collection(Kept[T]):
@@ -252,7 +255,7 @@ class Schedules(Versioned[answers.Schedule]):
 
     def revisions(self, name: str) -> tuple[answers.Revision, ...]:
         """What it said, when, by whom; newest first."""
-        return _all(answers.Revision, self._call("GET", name, "/revisions"))
+        return tuple(self._client._items(answers.Revision, self._at(name, "/revisions"), None))
 
 
 class Applications(Kept[answers.Declared]):

@@ -228,8 +228,8 @@ class Tables:
 
     def policy_revisions(self, policy: str) -> tuple[PolicyRevision, ...]:
         """Every revision of a policy, newest first; of a deleted one, too."""
-        answer = self._client.connection.get(f"/policies/{segment(policy)}/revisions")
-        return tuple(read(PolicyRevision, one) for one in answer["items"])
+        found = self._client.connection.items(f"/policies/{segment(policy)}/revisions")
+        return tuple(read(PolicyRevision, one) for one in found)
 
     def automatic(self) -> Switch:
         """Whether maintenance starts by itself."""

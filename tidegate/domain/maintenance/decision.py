@@ -71,6 +71,7 @@ class Because(StrEnum):
     DISABLED = "disabled"
     BUSY = "busy"
     UNREADABLE = "unreadable"
+    REFUSED = "refused"
     MIN_INTERVAL = "min_interval"
     ANOTHER_FIRST = "another_first"
     NOTHING_TO_DO = "nothing_to_do"
@@ -89,6 +90,7 @@ _OF: Mapping[Because, Blocker] = {
     Because.DISABLED: Blocker.CONSTRAINT,
     Because.BUSY: Blocker.CONSTRAINT,
     Because.UNREADABLE: Blocker.CONSTRAINT,
+    Because.REFUSED: Blocker.CONSTRAINT,
     Because.MIN_INTERVAL: Blocker.CONSTRAINT,
     Because.ANOTHER_FIRST: Blocker.CONSTRAINT,
     Because.NOTHING_TO_DO: Blocker.PREDICTED_NOOP,
@@ -372,6 +374,8 @@ def _never_forced(state: TableState, terms: Terms) -> list[Block]:
         blocks.append(Block(Because.BUSY, None, state.busy))
     if state.health is not None and state.health.fault is not None:
         blocks.append(Block(Because.UNREADABLE, None, state.health.fault))
+    if state.refused is not None and state.refused.until > terms.clock.now:
+        blocks.append(Block(Because.REFUSED, *state.refused))
     return blocks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.domain.maintenance.debt import LOOKED_AT
@@ -69,13 +70,20 @@ class Prediction:
 UNKNOWN = Prediction(why="It is not known beforehand what it would do.")
 
 
+class Refusal(NamedTuple):
+    """Why the maintenance of a table could not be started, and until when it is not tried again."""
+
+    until: Instant
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
     """One table. `since`: when its policy came to speak for it; fires before that are none of its own.
 
     `recent`: whether each of its last finished operations succeeded, newest first; `failures`: how many failed since
     the last that succeeded. `busy`: the run that maintains it now. `changed_at`: the newest commit of rows that
-    somebody told of, also after the health was assessed.
+    somebody told of, also after the health was assessed. `refused`: that its last start was, None: it was not.
     """
 
     table: str
@@ -87,6 +95,7 @@ class TableState:
     failures: int = 0
     busy: str | None = None
     changed_at: Instant | None = None
+    refused: Refusal | None = None
 
 
 def began(history: History, run: str, now: Instant) -> History:
