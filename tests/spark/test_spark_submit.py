@@ -207,6 +207,91 @@ def _runs(process: psutil.Process, word: str) -> bool:
         return False
 
 
+# ── an end by force, with a spark-submit that is none ──────────────────────────────────────────────────────────────
+
+JAVA = """#!/bin/sh
+echo 'openjdk version "17.0.1"' >&2
+"""
+SUBMIT = """#!/bin/sh
+trap '' TERM
+echo Driver successfully submitted as driver-1
+while :; do sleep 0.2; done
+"""
+KILL = """#!/bin/sh
+echo "$@; $HADOOP_CONF_DIR; $TIDEGATE_DATABASE_URL; $TIDEGATE_RUN_ID" > $TOLD.draft && mv $TOLD.draft $TOLD
+exit $STATUS
+"""
+
+
+def stubborn(tmp_path: Path, status: int) -> tuple[SubmitLauncher, Launch]:
+    """A driver that heeds no SIGTERM, and a cluster that writes down what it was told to end."""
+    for name, text in (("java/bin/java", JAVA), ("bin/spark-submit", SUBMIT), ("bin/spark-class", KILL)):
+        made = tmp_path / name
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(text)
+        made.chmod(0o700)
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(tmp_path),
+        "STATUS": str(status),
+        "TOLD": str(tmp_path / "told"),
+        "TIDEGATE_DATABASE_URL": "postgresql://secret",
+    }
+    settings = SparkSettings(master="spark://h:1", java_home=str(tmp_path / "java"))
+    spec = SparkSubmit(
+        application="a.jar", deploy_mode=DeployMode.CLUSTER, environment={"HADOOP_CONF_DIR": "/etc/hadoop"}
+    )
+    return SubmitLauncher(tmp_path / "home", settings, environment), launch(spec)
+
+
+@pytest.mark.requirement("RUN-9")
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_driver_in_the_cluster_is_ended_by_force_though_its_end_is_forgotten_at_once(
+    tmp_path: Path, adopted: bool
+) -> None:
+    launcher, what = stubborn(tmp_path, 0)
+    order = launcher.attempts.directory(what.identity) / "order.json"
+
+    async def work() -> Report:
+        async with driving(launcher) as driver:
+            await driver.launcher.start(what)
+            await driver.until(what, lambda report: report.backend_id == "driver-1")
+            if not adopted:
+                return await force(driver)
+        async with driving(stubborn(tmp_path, 0)[0]) as driver:
+            assert await driver.launcher.seal(what) is not None
+            return await force(driver)
+
+    async def force(driver: Any) -> Report:
+        await driver.launcher.stop(what.attempt, StopHow.KILL)
+        report: Report = await driver.end(what)
+        await driver.launcher.forget([what.attempt])
+        await comes((tmp_path / "told").exists, 60)
+        await comes(lambda: not order.exists(), 60)
+        return report
+
+    report = run(work())
+    assert report.outcome == "cancelled"
+    assert (tmp_path / "told").read_text().strip() == (
+        "org.apache.spark.deploy.Client kill spark://h:1 driver-1; /etc/hadoop; ;"
+    )
+
+
+@pytest.mark.requirement("RUN-9")
+def test_a_cluster_that_does_not_end_a_driver_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    launcher, what = stubborn(tmp_path, 3)
+
+    async def work() -> None:
+        async with driving(launcher) as driver:
+            await driver.launcher.start(what)
+            await driver.until(what, lambda report: report.backend_id == "driver-1")
+            await driver.launcher.stop(what.attempt, StopHow.KILL)
+            await comes(lambda: caplog.records, 60)
+
+    run(work())
+    assert "driver-1" in caplog.text and "exit status 3" in caplog.text and what.identity in caplog.text
+
+
 # ── what is composed, without a cluster ────────────────────────────────────────────────────────────────────────────
 
 

@@ -125,11 +125,9 @@ class Attempt:
         return self._ended(process.returncode, driver or self._note_name(start), start)
 
     def kill(self) -> int:
-        """Have the cluster end the driver of this attempt."""
+        """Have the cluster end the driver of this attempt; the exit status of what told it."""
         remote = read(self.directory / REMOTE)
-        if remote.get("driver"):
-            self._kill(remote["master"], remote["driver"])
-        return 0
+        return self._kill(remote["master"], remote["driver"]) if remote.get("driver") else 0
 
     def _ended(self, status: int, driver: str, start: int) -> int:
         if self.stopped:
@@ -164,11 +162,15 @@ class Attempt:
             say(f"tidegate: ending {remote['driver']} of an earlier attempt first")
             self._kill(remote["master"], remote["driver"])
 
-    def _kill(self, master: str, driver: str) -> None:
+    def _kill(self, master: str, driver: str) -> int:
         argv = kill_command(self.spark_home, master, driver, self.order["conf"])
         say("tidegate: " + " ".join(argv))
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(argv, stdin=subprocess.DEVNULL, env=self.environment, timeout=60, check=False)
+        try:
+            told = subprocess.run(argv, stdin=subprocess.DEVNULL, env=self.environment, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as fault:
+            say(f"tidegate: {driver} could not be ended: {fault}")
+            return 1
+        return told.returncode
 
     def _asked_to_end(self, *_: object) -> None:
         self.stopped = True
