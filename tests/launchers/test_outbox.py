@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,11 @@ class Log:
             raise ConnectionError("the answer to COMMIT was lost")
 
     async def publish(self, events: Sequence[NewEvent], now: Instant) -> Sequence[Receipt]:
-        for event in events:
-            self.events.setdefault((event.source, event.id), event)
-        return []
+        known = [self.events.setdefault((event.source, event.id), event) for event in events]
+        return [
+            Receipt(pos=1, repeated=kept is not event and kept == event, conflict=kept != event)
+            for event, kept in zip(events, known, strict=True)
+        ]
 
 
 @pytest.fixture
@@ -80,6 +83,13 @@ def test_an_id_of_ones_own_is_one_event_however_often_it_is_said(outbox: FileOut
     assert list(log.events) == [("sales", "file-7")]
 
 
+def test_a_key_that_is_a_number_is_text_as_json_has_it(outbox: FileOutbox) -> None:
+    publish(Event("user.landed", "eu", {"years": {2026: 5}}), namespace="sales")
+    log = Log()
+    asyncio.run(Courier(log, FENCE, outbox, []).step(NOW))
+    assert [one.payload for one in log.events.values()] == [{"years": {"2026": 5}}]
+
+
 @pytest.mark.requirement("EVENT-3")
 def test_one_that_cannot_be_published_holds_up_no_other_and_is_kept(outbox: FileOutbox) -> None:
     (outbox.directory / "0-torn.json").write_text("{")
@@ -106,6 +116,22 @@ def test_a_flood_is_taken_in_batches(outbox: FileOutbox) -> None:
 def test_what_is_wrong_is_said_to_the_program_itself(outbox: FileOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Invalid, match="type: 'landed' is not an event type"):
         publish(Event("landed", "eu"), namespace="sales")
+    with pytest.raises(Invalid, match=r"payload.a\[0\]: contains a NUL character"):
+        publish(Event("user.landed", "eu", {"a": ["\0"]}), namespace="sales")
+    with pytest.raises(Invalid, match=r"payload.a: contains half a character"):
+        publish(Event("user.landed", "eu", {"a": "\ud800"}), namespace="sales")
+    with pytest.raises(Invalid, match=r"payload.a: must be a finite number"):
+        publish(Event("user.landed", "eu", {"a": float("inf")}), namespace="sales")
+    with pytest.raises(Invalid, match=r"payload.at: must be text.*not a datetime"):
+        publish(Event("user.landed", "eu", {"at": datetime(2026, 1, 1)}), namespace="sales")
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(Invalid, match=r"payload.a\[0\].*: is nested more than 64 levels deep"):
+        publish(Event("user.landed", "eu", {"a": deep}), namespace="sales")
+    with pytest.raises(Invalid, match="id: must have at most 200 characters"):
+        publish(Event("user.landed", "eu", id="x" * 201), namespace="sales")
+    assert asyncio.run(outbox.waiting(9)) == []
     monkeypatch.delenv(OUTBOX)
     with pytest.raises(Refused, match="not started by a worker"):
         publish(Event("user.landed", "eu"), namespace="sales")

@@ -14,10 +14,10 @@ from fastapi.dependencies.models import Dependant
 
 from tidegate.api.problems import Problem
 from tidegate.control.common import sliced
-from tidegate.documents.faults import json_faults
 from tidegate.documents.refusals import nearest
 from tidegate.domain.errors import Fault, Stale
 from tidegate.domain.instants import Instant, parse_instant
+from tidegate.domain.jsonable import json_faults
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="most items of one page")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]

@@ -32,8 +32,8 @@ from tidegate.control import runs, schedules
 from tidegate.control.common import Effect, OnUpdate
 from tidegate.documents import event_shapes, parsing, refusals, shapes
 from tidegate.documents.declared import Schedule
-from tidegate.documents.scalars import say
 from tidegate.domain.errors import Fault
+from tidegate.domain.jsonable import say
 from tidegate.domain.schedules import Mode
 from tidegate.ports.control import ControlStore
 from tidegate.ports.records import ScheduleRecord, Stats

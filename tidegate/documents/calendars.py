@@ -9,9 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, Wit
 
 from tidegate.documents import icalendar
 from tidegate.documents.base import Document
-from tidegate.documents.scalars import Zone, say, wrong
+from tidegate.documents.scalars import Zone, wrong
 from tidegate.domain import triggers, validation
 from tidegate.domain.calendars import Calendar
+from tidegate.domain.jsonable import say
 
 _EPOCH = date(1970, 1, 1)
 MANY = 10_000

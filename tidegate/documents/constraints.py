@@ -18,11 +18,11 @@ from tidegate.documents.scalars import (
     Zone,
     choice,
     is_name,
-    say,
     wrong,
 )
 from tidegate.domain import constraints
 from tidegate.domain.constraints import GROUP, POOL, Unmet
+from tidegate.domain.jsonable import say
 from tidegate.domain.triggers import Weekday
 from tidegate.domain.windows import Span
 

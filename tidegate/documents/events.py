@@ -8,11 +8,12 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from tidegate.documents.base import Document
-from tidegate.documents.faults import faults_of, json_faults
-from tidegate.documents.scalars import JsonMap, Moment, say
+from tidegate.documents.faults import faults_of
+from tidegate.documents.scalars import JsonMap, Moment
 from tidegate.domain import events
 from tidegate.domain.errors import Fault, Invalid
 from tidegate.domain.instants import Instant
+from tidegate.domain.jsonable import json_faults, say
 from tidegate.ports.collecting import NewEvent
 
 MOST = 1000
@@ -28,7 +29,7 @@ class Event(Document):
     id: str | None = Field(
         default=None,
         min_length=1,
-        max_length=200,
+        max_length=events.MOST_ID,
         description="the publisher's own; publishing the same id again changes nothing",
     )
     payload: JsonMap = Field(default_factory=dict, description="what is to be known about it, at most 256 KiB")
@@ -66,7 +67,8 @@ def parse_event(raw: object, now: Instant) -> NewEvent:
         known = {fault.path for fault in faults}
         faults += [fault for fault in faults_of(error, Event) if fault.path not in known]
         raise Invalid(faults, what="the event") from None
-    faults += events.faults(checked.type, checked.key, checked.payload, checked.time, now)
+    payload = {} if faults else checked.payload  # what is no JSON cannot be measured
+    faults += events.faults(checked.type, checked.key, payload, checked.time, now)
     if faults:
         raise Invalid(faults, what="the event")
     return NewEvent(

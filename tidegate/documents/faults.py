@@ -6,24 +6,18 @@ walk along an error's location is directed by the models' types, which is also h
 
 from __future__ import annotations
 
-import json
-import math
-import re
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tidegate.documents import refusals
-from tidegate.documents.scalars import say
 from tidegate.domain import plugins
 from tidegate.domain.errors import Fault
-
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_DEEPEST = 64
+from tidegate.domain.jsonable import path_of, say
 
 UNIONS = {
     "trigger": "a type of trigger",
@@ -34,19 +28,6 @@ UNIONS = {
 """The field that holds a union -> how to call its members."""
 
 
-def path_of(parts: Sequence[str | int]) -> str:
-    """`("spec", "constraints", 1, "max")` as `spec.constraints[1].max`."""
-    text = ""
-    for part in parts:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif _PLAIN_KEY.fullmatch(part):
-            text += f".{part}" if text else part
-        else:
-            text += f"[{json.dumps(part, ensure_ascii=False)}]"
-    return text
-
-
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     """Every fault of a document that `model` refused, in the order of the document's fields."""
     found = []
@@ -54,51 +35,6 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
         path, where = _follow(model, one["loc"])
         found.append(Fault(path_of(path), _reason(one, path, where)))
     return found
-
-
-def json_faults(value: object, at: tuple[str | int, ...] = ()) -> Iterable[Fault]:
-    """What no JSON document and no database can hold: non-text keys, NaN, NUL characters, half characters, bottomless
-    nesting. Also things that are no JSON at all (dates that some YAML reader made)."""
-    if len(at) > _DEEPEST:
-        yield Fault(path_of(at[:6]) + "...", f"is nested more than {_DEEPEST} levels deep")
-        return
-    match value:
-        case None | bool():
-            return
-        case str():
-            if reason := _bad_text(value):
-                yield Fault(path_of(at), reason)
-        case int():
-            if abs(value) >= 1 << 63:
-                yield Fault(path_of(at), "is a whole number too large to keep (64 bits); write it as text")
-        case float():
-            if not math.isfinite(value):
-                yield Fault(path_of(at), f"must be a finite number, not {value}")
-        case list() | tuple():
-            for index, item in enumerate(value):
-                yield from json_faults(item, (*at, index))
-        case dict():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    yield Fault(
-                        path_of((*at, str(key))), f'a key must be text, not {say(key)}; put it in quotes: "{key}"'
-                    )
-                elif reason := _bad_text(key):
-                    yield Fault(path_of(at), f"has a key that {reason}")
-                else:
-                    yield from json_faults(item, (*at, key))
-        case _:
-            yield Fault(path_of(at), f"must be text, a number, true, false, a list or a mapping, not {say(value)}")
-
-
-def _bad_text(text: str) -> str:
-    if "\0" in text:
-        return "contains a NUL character, which cannot be stored"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "contains half a character (a lone surrogate), which cannot be stored"
-    return ""
 
 
 # ── following a location through the models ────────────────────────────────────────────────────────────────────────

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tidegate.documents import encode, parsing
-from tidegate.documents.scalars import say
 from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.jsonable import say
 from tidegate.domain.maintenance.operations import Operation
 from tidegate.domain.triggers import Weekday
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tidegate.documents.base import Document
-from tidegate.documents.scalars import Name, PositiveDuration, say, wrong
+from tidegate.documents.scalars import Name, PositiveDuration, wrong
+from tidegate.domain.jsonable import say
 
 
 def _labels(value: object) -> object:

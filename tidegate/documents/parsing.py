@@ -9,17 +9,17 @@ from pydantic import ValidationError
 
 from tidegate.documents import declared, encode, kinds, refusals
 from tidegate.documents.calendars import calendar_of
-from tidegate.documents.faults import faults_of, json_faults
+from tidegate.documents.faults import faults_of
 from tidegate.documents.others import Borrowing
 from tidegate.documents.policies import option_faults, policy_of
 from tidegate.documents.programs import program_of
-from tidegate.documents.scalars import say
 from tidegate.documents.schedules import spec_of, template_faults
 from tidegate.documents.sinks import spec_of as sink_spec_of
 from tidegate.documents.sources import spec_of as source_spec_of
 from tidegate.documents.triggers import contradictions, trigger_of
 from tidegate.domain import triggers
 from tidegate.domain.errors import Fault, Invalid
+from tidegate.domain.jsonable import json_faults, say
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.records import Metadata

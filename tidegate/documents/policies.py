@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, Wit
 from tidegate.documents import encode
 from tidegate.documents.base import Document
 from tidegate.documents.constraints import Hours
-from tidegate.documents.faults import path_of
 from tidegate.documents.others import Labels
 from tidegate.documents.scalars import Duration, JsonMap, PositiveDuration, Size, choice, wrong
 from tidegate.documents.triggers import Cron, Interval, WindowDays, trigger_of
 from tidegate.domain.errors import Fault
 from tidegate.domain.instants import format_duration
+from tidegate.domain.jsonable import path_of
 from tidegate.domain.maintenance import options, policy
 from tidegate.domain.maintenance.debt import DEFAULT_WEIGHTS, Weights
 from tidegate.domain.maintenance.health import AGES, LARGE_FILE, SMALL_FILE, Metric

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never, get_args
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tidegate.documents.base import Document
-from tidegate.documents.scalars import JsonMap, Name, choice, say, wrong
+from tidegate.documents.scalars import JsonMap, Name, choice, wrong
 from tidegate.domain import events, programs, templates
 from tidegate.domain.addresses import http_fault
+from tidegate.domain.jsonable import say
 from tidegate.domain.programs import DeployMode, Isolation
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -6,7 +6,6 @@ where it is wrong and a tidy JSON schema. Durations and instants become integers
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from tidegate.documents import refusals
 from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant, parse_size
+from tidegate.domain.jsonable import say, shortened
 from tidegate.domain.triggers import Weekday
 from tidegate.domain.zones import UnknownZone, resolve
 
@@ -33,28 +33,6 @@ def wrong(reason: str) -> PydanticCustomError:
     """A fault whose sentence is already ours."""
     told = reason.encode("utf-8", "backslashreplace").decode()  # half a character must not stop the telling of it
     return PydanticCustomError(_EXPLAINED, "{reason}", {"reason": told})
-
-
-def say(value: object) -> str:
-    """A value as a person would recognise it in a sentence: what kind of thing it is, and short ones as written."""
-    match value:
-        case None:
-            return "nothing (null)"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"the text {_short(value)}"
-        case int() | float():
-            return f"the number {value}"
-        case list() | tuple():
-            return "a list"
-        case dict():
-            return "a mapping"
-    return f"a {type(value).__name__}"
-
-
-def _short(text: str) -> str:
-    return json.dumps(text if len(text) <= 60 else text[:57] + "...", ensure_ascii=False)
 
 
 def _text(value: object, example: str) -> str:
@@ -88,7 +66,7 @@ def _duration(least: int) -> Callable[[object], int]:
 def _instant(value: object) -> int:
     instant = _sentence(parse_instant, _text(value, '"2026-03-29T00:00:00Z"'))
     if not _FIRST <= instant < _LAST:
-        raise wrong(f"must lie between the years 1900 and 2199, not {_short(str(value))}")
+        raise wrong(f"must lie between the years 1900 and 2199, not {shortened(str(value))}")
     return instant
 
 
@@ -155,7 +133,7 @@ def _name(value: object) -> str:
     text = _text(value, '"orders-daily"')
     if not _NAME.fullmatch(text):
         raise wrong(
-            f"{_short(text)} is not a name; a name has 1 to 100 letters (a-z, A-Z), digits, '.', '_' or '-' "
+            f"{shortened(text)} is not a name; a name has 1 to 100 letters (a-z, A-Z), digits, '.', '_' or '-' "
             "and begins with a letter or digit"
         )
     return text

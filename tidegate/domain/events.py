@@ -37,6 +37,8 @@ OWN_EVENTS = RUN_EVENTS | {
 
 MOST_PAYLOAD = 256 * 1024
 """Bytes of a payload as JSON: an event tells that something happened, it does not carry the data."""
+MOST_ID = 200
+"""Characters of a publisher's id."""
 MOST_AHEAD = DAY
 """A publisher's `time` further ahead of the database's clock than this is a mistake."""
 

@@ -29,7 +29,8 @@ class FileOutbox:
         make_private(str(self.directory))
 
     async def waiting(self, limit: int) -> Sequence[tuple[str, Any]]:
-        """Names and documents of at most so many, oldest first. One that is no JSON has the document None."""
+        """Names and documents of at most so many, oldest first. One that is no JSON has the document None; one that
+        cannot be read now has the OSError instead, and does not count: it holds up no other."""
         return await asyncio.to_thread(self._waiting, limit)
 
     def _waiting(self, limit: int) -> list[tuple[str, Any]]:
@@ -37,7 +38,20 @@ class FileOutbox:
             names = sorted(name for name in os.listdir(self.directory) if name.endswith(".json"))
         except FileNotFoundError:
             return []
-        return [(name, _read(self.directory / name)) for name in names[:limit]]
+        found: list[tuple[str, Any]] = []
+        for name in names:
+            if not limit:
+                break
+            try:
+                document = _read(self.directory / name)
+            except FileNotFoundError:  # another worker of this home was faster
+                continue
+            except OSError as fault:
+                found.append((name, fault))
+                continue
+            found.append((name, document))
+            limit -= 1
+        return found
 
     async def done(self, names: Sequence[str]) -> None:
         """They are published."""
@@ -54,6 +68,6 @@ class FileOutbox:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
         return None
