@@ -133,6 +133,27 @@ async def test_an_end_without_a_start_on_record_counts_as_started(world: World) 
     await world.end(launches, world.at(4))
     run = await world.record(key)
     assert (run.started_at, run.finished_at) == (world.at(2), world.at(4))
+    assert (run.attempts[0].started_at, run.attempts[0].finished_at) == (world.at(2), world.at(4))
+
+
+async def test_each_attempt_that_ran_says_when_it_started_also_when_it_was_over_before_anybody_looked(
+    world: World,
+) -> None:
+    await world.schedule("orders")
+    [key] = await world.fire()
+    first = await world.begin_runs(world.at(1))
+    await world.end(first, world.at(2), outcome="failed", then=RetryAt(at=world.at(MINUTE), failures=1, lost=0))
+    await world.admit(world.at(MINUTE))
+    quick = await world.launch(world.at(MINUTE + 1))
+    retry = RetryAt(at=world.at(2 * MINUTE), failures=1, lost=0)
+    await world.end(quick, world.at(MINUTE + 3), outcome="failed", then=retry)
+    await world.admit(world.at(2 * MINUTE))
+    lost = await world.launch(world.at(2 * MINUTE + 1))
+    retry = RetryAt(at=world.at(3 * MINUTE), failures=0, lost=1)
+    await world.end(lost, world.at(2 * MINUTE + 2), outcome="lost", ran=False, then=retry)
+    attempts = (await world.record(key)).attempts
+    assert [one.started_at is None for one in attempts] == [False, False, True]
+    assert attempts[1].started_at == world.at(MINUTE + 1)
 
 
 async def test_a_launch_that_was_refused_never_started(world: World) -> None:
@@ -145,6 +166,7 @@ async def test_a_launch_that_was_refused_never_started(world: World) -> None:
     )
     run = await world.record(key)
     assert (run.state, run.started_at, run.attempts[0].state) == (State.FAILED, None, "refused")
+    assert run.attempts[0].started_at is None
     assert (await world.store.stats(schedule)).total_runs == 0
 
 

@@ -146,11 +146,13 @@ class WorkerTransaction(EngineTransaction):
         attempt.finished_at, attempt.outcome, attempt.error = finished_at, end.outcome, end.error
         stats = self.locked_stats(run.key.schedule_id)
         if end.ran:
+            if attempt.started_at is None:
+                attempt.started_at = attempt.created_at
             if run.started_at is None:
-                run.started_at = attempt.created_at
+                run.started_at = attempt.started_at
                 self.tell(now, "run.started", run.key)
             tally = Tally()
-            tally.attempt(end.outcome, attempt.started_at or attempt.created_at, finished_at)
+            tally.attempt(end.outcome, attempt.started_at, finished_at)
             stats.add(tally)
         then = end.then
         match then:

@@ -123,8 +123,8 @@ WITH d AS MATERIALIZED (
 ), kept AS (
     INSERT INTO attempt (slot, schedule_id, ord, number, instance_id, host, fence, backend, backend_id, created_at,
                          started_at, finished_at, outcome, error)
-    SELECT slot, schedule_id, ord, number, instance_id, host, fence, backend, backend_id, created_at, started_at,
-           finished_at, outcome, error::jsonb
+    SELECT slot, schedule_id, ord, number, instance_id, host, fence, backend, backend_id, created_at,
+           coalesce(started_at, CASE WHEN ran THEN created_at END), finished_at, outcome, error::jsonb
     FROM closed
 ), finished AS (
     DELETE FROM run_live l USING closed c
