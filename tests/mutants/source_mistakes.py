@@ -237,8 +237,8 @@ _RECORD = (
         "waits-for-ever",
         "An answer that never comes on a connection that stays up is waited for as long as the process lives.",
         "tidegate/store/connection.py",
-        "    alarm = asyncio.get_running_loop().call_later(seconds, _cut, connection, seconds)\n",
-        "    alarm = asyncio.get_running_loop().call_later(86_400, _cut, connection, seconds)\n",
+        "    alarm = asyncio.get_running_loop().call_later(seconds, _give_up, connection, seconds)\n",
+        "    alarm = asyncio.get_running_loop().call_later(86_400, _give_up, connection, seconds)\n",
         "tests/store/test_faults.py::test_an_answer_that_never_comes_is_not_waited_for",
     ),
     Mistake(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 from conformance.worlds import HOST, World, plan_of
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from waiting import comes
+from wires import wire
 
 from tidegate.domain.errors import CommitUnknown, Fenced, Refused, Unavailable
 from tidegate.domain.instants import HOUR, MILLISECOND, MINUTE, SECOND
@@ -164,52 +163,6 @@ async def test_a_partition_that_another_process_dropped_is_made_anew(world: Worl
 
 
 # ── a COMMIT without an answer ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class Wire:
-    """A wire between store and server that can be cut at the COMMIT, before or after the server has seen it."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.cut_before = self.cut_after = self.muted = False
-
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        back, forth = await asyncio.open_connection("127.0.0.1", self.port)
-        answers = asyncio.create_task(self._answers(back, writer))
-        try:
-            while data := await reader.read(65536):
-                commits = re.search(rb"COMMIT\0", data) is not None
-                if commits and self.cut_before:
-                    break
-                if commits and self.cut_after:
-                    self.muted = True  # the server hears it all, and nobody hears the answer
-                    asyncio.get_running_loop().call_later(0.3, writer.close)
-                forth.write(data)
-        except OSError:
-            pass
-        finally:
-            answers.cancel()
-            for end in (writer, forth):
-                end.close()
-                with suppress(OSError):
-                    await end.wait_closed()
-
-    async def _answers(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await back.read(65536):
-            if not self.muted:
-                writer.write(data)
-        writer.close()
-
-
-@asynccontextmanager
-async def wire(url: str) -> AsyncIterator[tuple[Wire, str]]:
-    parts = conninfo_to_dict(url)
-    made = Wire(int(str(parts["port"])))
-    listener = await asyncio.start_server(made.carry, "127.0.0.1", 0)
-    parts.update(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
-    yield made, make_conninfo("", **{name: str(value) for name, value in parts.items()})
-    listener.close()
-    await listener.wait_closed()
 
 
 @pytest.mark.requirement("RUN-1")

@@ -14,6 +14,7 @@ from psycopg import AsyncConnection, errors, sql
 from tidegate.documents.references import revealed
 from tidegate.domain.instants import to_datetime
 from tidegate.domain.sinks import SinkSpec
+from tidegate.ports.postgres import watchful
 from tidegate.ports.sinks import Delivery, Message
 from tidegate.sinks.background import BackgroundSink
 
@@ -90,7 +91,7 @@ class TableSink(BackgroundSink):
         if self._connection is None or self._connection.closed:
             given: dict[str, Any] = {"password": self._password} if self._password is not None else {}
             connection = await AsyncConnection.connect(
-                self._url, autocommit=True, application_name=self._name, connect_timeout=5, **given
+                self._url, autocommit=True, application_name=self._name, **watchful(self._url), **given
             )
             self._connection = connection
             await connection.execute("SET statement_timeout = '30s'")

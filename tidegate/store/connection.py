@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import select
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, errors
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
 from tidegate.domain.errors import UNSTORABLE, CommitUnknown, Conflict, Refused, TidegateError, Unavailable
+from tidegate.ports.postgres import cut, watchful
 from tidegate.store import arrays
 from tidegate.store.sql import Query
 
@@ -57,13 +55,6 @@ ANSWER, ANSWER_PATIENT = 15.0, 310.0
 """Seconds after which an answer does not come any more: the server has given up before."""
 _NEVER = 1 << 30
 """What is not said to be prepared never is. (None would mean that nothing is, said or not.)"""
-_KEEPALIVE: dict[str, Any] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
 
 
 class Session:
@@ -107,8 +98,7 @@ class Database:
 
     def __init__(self, url: str, *, name: str = "tidegate", size: int = 8) -> None:
         self.url = url
-        given = conninfo_to_dict(url)
-        self._parameters = {key: value for key, value in _KEEPALIVE.items() if key not in given}
+        self._parameters = watchful(url)
         self._name = name
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
@@ -242,19 +232,17 @@ class Database:
 def bounded(connection: Connection, seconds: float | None = None) -> Iterator[None]:
     """What waits longer than `seconds` (`ANSWER`) in here for the server is told that the connection was lost."""
     seconds = ANSWER if seconds is None else seconds
-    alarm = asyncio.get_running_loop().call_later(seconds, _cut, connection, seconds)
+    alarm = asyncio.get_running_loop().call_later(seconds, _give_up, connection, seconds)
     try:
         yield
     finally:
         alarm.cancel()
 
 
-def _cut(connection: Connection, seconds: float) -> None:
-    """End the stream and keep the socket, so that whoever waits on it wakes and the driver closes it."""
+def _give_up(connection: Connection, seconds: float) -> None:
     if not connection.closed:
         log.warning("The database took a question and did not answer for %g s; that connection is given up.", seconds)
-        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as other:
-            other.shutdown(socket.SHUT_RDWR)
+        cut(connection)
 
 
 async def knock(url: str) -> None:
