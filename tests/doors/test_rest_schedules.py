@@ -11,7 +11,7 @@ from tidegate.api.context import Doors
 from tidegate.domain.errors import Unavailable
 from tidegate.store.store import PostgresStore
 
-from .conftest import NoLogs, Served
+from .conftest import NoLogs, Served, memory_doors
 
 NS = "/namespaces/default"
 AT_TWO = {"type": "cron", "expression": "0 2 * * *"}
@@ -281,6 +281,41 @@ async def test_of_two_processes_one_carries_a_request_out(database_url: str) -> 
         await one.aclose()
     for store in stores:
         await store.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", [b"once", None])
+async def test_a_client_that_goes_away_in_the_middle_of_its_body_asked_for_nothing(
+    key: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else `:trigger` with arguments would be one without, and the repeat would be refused as another request."""
+    app, body = create_app(memory_doors()), b'{"arguments": {"a": 1}}'
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost/api/v1")
+    await client.put(f"{NS}/programs/p", json={"spec": {"type": "command", "argv": ["true"]}})
+    await client.put(ONE, json={"spec": {"program": "p", "trigger": AT_TWO}})
+    path = f"/api/v1{ONE}:trigger"
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    headers += [(b"idempotency-key", key)] if key else []
+    for cut in (b"", body[:9]):
+        said = [{"type": "http.request", "body": cut, "more_body": True}, {"type": "http.disconnect"}]
+        sent: list[Any] = []
+
+        async def receive(said: list[Any] = said) -> Any:
+            return said.pop(0)
+
+        async def send(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+                 "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("localhost", 80)}  # fmt: skip
+        await app(scope, receive, send)
+        assert [one["status"] for one in sent if "status" in one] == [400], "nobody reads it"
+        assert (await client.get(f"{NS}/runs")).json()["items"] == []
+    again = await client.post(f"{ONE}:trigger", content=body, headers={"idempotency-key": "once"})
+    assert again.status_code == 202
+    assert "idempotency-replayed" not in again.headers
+    assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
+    await client.aclose()
 
 
 def test_a_refusal_is_not_remembered(served: Served) -> None:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.context import STORE
-from tidegate.api.problems import Problem, of
+from tidegate.api.problems import Problem, cut_off, of
 from tidegate.api.remembering import Remembering
 from tidegate.domain.errors import TidegateError
 from tidegate.ports.control import ControlStore
@@ -171,11 +171,12 @@ def _digest(scope: Scope, body: bytes) -> str:
 
 
 async def _whole(receive: Receive) -> bytes:
+    """The body. Raises Problem: the client went away before it was whole."""
     parts: list[bytes] = []
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b"".join(parts)
+            raise cut_off()
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(parts)

@@ -96,6 +96,11 @@ class Problem(TidegateError):
         self.headers = dict(headers or {})
 
 
+def cut_off() -> Problem:
+    """The client went away before all of its request was here, so nothing is done. Nobody reads it; it is counted."""
+    return Problem(400, "The connection ended before the whole request was here; nothing was done.")
+
+
 def render(
     status: int, detail: str, code: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from fastapi import Depends, Header, Query, Request
 from fastapi.dependencies.models import Dependant
+from starlette.requests import ClientDisconnect
 
-from tidegate.api.problems import Problem
+from tidegate.api.problems import Problem, cut_off
 from tidegate.control.common import sliced
 from tidegate.documents.refusals import nearest
 from tidegate.domain.errors import Fault, Stale
@@ -31,7 +32,10 @@ _PATCH_TRIES = 5
 
 async def json_body(request: Request) -> Any:
     """The body as JSON; None when it is empty. 400 when it is not JSON, 422 when no store could keep it."""
-    raw = await request.body()
+    try:
+        raw = await request.body()
+    except ClientDisconnect:
+        raise cut_off() from None
     if not raw.strip():
         return None
     try:
