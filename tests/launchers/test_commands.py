@@ -18,8 +18,10 @@ import pytest
 from tidegate.domain.errors import Fenced, LaunchRefused
 from tidegate.launchers import shim
 from tidegate.launchers.attempts import Attempts, Claim
+from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.process import ProcessLauncher
 from tidegate.launchers.processes import ProcessRef, alive, ref_of, send, start_of, this_boot
+from tidegate.pipeline.claims import take_claim
 from tidegate.ports.launching import Phase, StopHow
 
 from .helpers import command, driving, function, log_of, run, shell
@@ -215,6 +217,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from tests.launchers.helpers import shell, function
+from tidegate.launchers.logs import FileLogs
 from tidegate.launchers.process import ProcessLauncher
 async def main():
     launcher = ProcessLauncher(Path(sys.argv[1]))
@@ -420,6 +423,46 @@ def test_an_end_that_was_torn_by_a_power_cut_is_no_end(tmp_path: Path) -> None:
     os.pwrite(claim, b'{"status": 0, "sto', shim.END_AT)
     os.close(claim)
     assert attempts.claim("x") == Claim(ProcessRef("b", 1, 1), None)
+
+
+@pytest.mark.requirement("OPS-11")
+@pytest.mark.parametrize(
+    "left",
+    [b"", b"\0" * shim.CLAIM_SIZE, b'{"boot": "b", "pi', b"[]", b'{"boot": "b"}'],
+    ids=["empty", "zeros", "half", "a list", "a part"],
+)
+def test_a_claim_that_was_torn_by_a_power_cut_is_one_of_another_boot(tmp_path: Path, left: bytes) -> None:
+    launch = shell("true")
+    (Attempts(tmp_path).prepare(launch) / shim.CLAIM).write_bytes(left)
+
+    async def work() -> None:
+        async with driving(ProcessLauncher(tmp_path)) as driver:
+            assert (await driver.launcher.seal(launch)).phase is Phase.GONE
+            await driver.launcher.stop(launch.attempt, StopHow.KILL)
+        logs = FileLogs(tmp_path)
+        assert (await logs.read(launch.attempt, 0)).complete
+        assert await logs.remove_older(2**62, 0) == 1
+
+    run(work())
+
+
+def test_a_claim_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, bool]] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        seen.append((os.fstat(descriptor).st_size, (tmp_path / shim.CLAIM).exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    claim = shim.make_claim(str(tmp_path), {"sealed": True})
+    assert claim is not None
+    os.close(claim)
+    (tmp_path / shim.CLAIM).unlink()
+    taken = take_claim(tmp_path)
+    assert taken is not None
+    taken.end(status=0, stop=None)
+    assert seen == [(shim.CLAIM_SIZE, False)] * 2
 
 
 def test_much_output_blocks_nobody(tmp_path: Path) -> None:

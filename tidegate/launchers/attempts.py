@@ -101,10 +101,8 @@ class Attempts:
             data = (self.directory(identity) / shim.CLAIM).read_bytes()
         except FileNotFoundError:
             return None
-        owner = json.loads(data[: shim.END_AT])
-        if owner.get("sealed"):
-            return Claim(None, None)
-        return Claim(ProcessRef(owner["boot"], owner["pid"], owner["start"]), _end(data[shim.END_AT :]))
+        owner = _owner(data[: shim.END_AT])
+        return Claim(owner, None if owner is None else _end(data[shim.END_AT :]))
 
     def seal(self, identity: str) -> Claim:
         """Make sure that nothing that has not begun ever begins; afterwards, who has it."""
@@ -125,6 +123,15 @@ class Attempts:
         for name in ("launch.json", "context.json"):
             with contextlib.suppress(OSError):
                 (self.directory(identity) / name).unlink()
+
+
+def _owner(said: bytes) -> ProcessRef | None:
+    """None for a seal."""
+    try:
+        owner = json.loads(said)
+        return None if owner.get("sealed") else ProcessRef(owner["boot"], owner["pid"], owner["start"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ProcessRef("", 0, 0)  # torn by a power cut: of another boot, hence gone
 
 
 def _end(padding: bytes) -> End | None:

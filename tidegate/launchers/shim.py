@@ -201,6 +201,7 @@ def make_claim(directory: str, owner: dict[str, Any]) -> int | None:
     claim = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(claim, json.dumps(owner).encode().ljust(CLAIM_SIZE))
+        os.fsync(claim)  # else a power cut can leave the name without what stands in it
         os.link(draft, f"{directory}/{CLAIM}")
     except FileExistsError:
         os.close(claim)

@@ -38,6 +38,7 @@ def take_claim(directory: Path) -> Claim | None:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(descriptor, json.dumps(process_name()).encode().ljust(_SIZE))
+        os.fsync(descriptor)
         os.link(draft, directory / _NAME)
     except OSError as fault:
         os.close(descriptor)
