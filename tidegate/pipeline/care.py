@@ -31,6 +31,7 @@ from tidegate.pipeline.leftovers import Leftovers
 from tidegate.pipeline.neighbours import database_now, neighbours, snapshots_needed
 from tidegate.pipeline.outcome import Counted, counted
 from tidegate.pipeline.sql_attempt import SqlAttempt, error_of
+from tidegate.pipeline.told import causes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,14 +223,14 @@ class CareAttempt(SqlAttempt):
         error = error_of(fault)
         if isinstance(fault, TidegateError):
             return error
-        causes = _causes(fault)
-        whole = f"{type(fault).__name__} {error['message']} {' | '.join(causes)}"
+        chain = causes(fault)
+        whole = f"{type(fault).__name__} {str(fault)[:4000]} {' | '.join(chain)}"
         found = next(((code, pattern) for pattern, code in _FAULTS if pattern.search(whole)), None)
         if found is None:
             return error
         code, pattern = found
         # The line that names the file or the table is deep down; above it stands that a call has failed.
-        said = next((one for one in reversed(causes) if pattern.search(one)), error["message"].splitlines()[0])
+        said = next((one for one in reversed(chain) if pattern.search(one)), error["message"].splitlines()[0])
         return {"code": code, "message": f"{_ADVICE.get(code, '')} {said[:600]}".strip()}
 
     # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +270,7 @@ def _strict(made: Plan, now: Instant) -> Plan:
 
 
 def _is_conflict(fault: BaseException) -> bool:
-    return bool(_CONFLICT.search(f"{fault} {' | '.join(_causes(fault))}"))
+    return bool(_CONFLICT.search(f"{fault} {' | '.join(causes(fault))}"))
 
 
 def _defeated(answer: Sequence[Any]) -> int:
@@ -278,19 +279,6 @@ def _defeated(answer: Sequence[Any]) -> int:
     if not answer or "failed_data_files_count" not in getattr(answer[0], "__fields__", ()):
         return 0
     return int(answer[0]["failed_data_files_count"] or 0)
-
-
-def _causes(fault: BaseException) -> list[str]:
-    """The chain of Java exceptions behind a fault, each as `class: message`, the outermost first."""
-    java = getattr(fault, "java_exception", None) or getattr(fault, "_origin", None)
-    said: list[str] = []
-    try:
-        while java is not None and len(said) < 10:
-            said.append(" ".join(str(java.toString()).split("\n")[0][:1000].split()))
-            java = java.getCause()
-    except Exception:  # the JVM may be gone
-        said.append("?")
-    return said
 
 
 def _numbers(given: Any) -> tuple[int, ...]:

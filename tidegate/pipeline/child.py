@@ -34,6 +34,7 @@ from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.instants import SECOND
 from tidegate.pipeline.entry import call, load
 from tidegate.pipeline.stamps import Stamp
+from tidegate.pipeline.told import message_of
 from tidegate.pipeline.wire import Caller
 from tidegate.ports.spark import PROGRESS, VERDICT, DriverSpec
 from tidegate.sdk.run import Cancellation, Run, TidegateCancelled
@@ -280,8 +281,7 @@ class Attempt:
                 return self._end(1, "failed", {"code": fault.code, "message": str(fault)})
             case _:
                 traceback.print_exception(fault)
-                message = f"{type(fault).__name__}: {str(fault).split(chr(10) * 2 + 'JVM stacktrace')[0]}"[:2000]
-                return self._end(1, "failed", {"code": "program.error", "message": message})
+                return self._end(1, "failed", {"code": "program.error", "message": message_of(fault)[:2000]})
 
     def _end(self, status: int, outcome: str, error: Mapping[str, Any] | None) -> int:
         self.over.set()

@@ -20,6 +20,7 @@ from tidegate.domain.errors import TidegateError
 from tidegate.pipeline.committed import Commit, find_commits
 from tidegate.pipeline.stamps import SESSION_PREFIX, STEP, Stamp, stamp_thread
 from tidegate.pipeline.statements import Door, Statement, fill, split
+from tidegate.pipeline.told import message_of, trace_of
 from tidegate.ports.spark import VERDICT, DriverSpec
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class SqlAttempt:
                 return {"outcome": "cancelled", "error": note | self._also(fault)}
             error = self._error(fault) | self._also(fault)
             self.log(f"{error['code']}: {error['message']}")
+            if trace := trace_of(fault):
+                self.log(trace)
             return {"outcome": "failed", "error": error}
         finally:
             self._over.set()
@@ -189,13 +192,10 @@ def already_committed(commits: Any, log: Callable[[str], None]) -> dict[str, Any
 
 
 def error_of(fault: BaseException) -> dict[str, Any]:
-    """An exception as `{code, message}`, short enough to read in a table."""
+    """An exception as `{code, message}`, short enough to read in a table; the trace of Java is not in it."""
     if isinstance(fault, TidegateError):
         return {"code": fault.code, "message": str(fault)}
-    condition = getattr(fault, "getCondition", lambda: None)()
-    text = str(fault).split("\n\nJVM stacktrace")[0].strip() or type(fault).__name__
-    kind = condition or type(fault).__name__
-    return {"code": "program.error", "message": text if text.startswith("[") else f"{kind}: {text}"[:4000]}
+    return {"code": "program.error", "message": message_of(fault)}
 
 
 def write_verdict(directory: Path, verdict: Mapping[str, Any]) -> None:
