@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.api.app import create_app
 from tidegate.api.context import Doors
+from tidegate.api.idempotency import Idempotency
 from tidegate.domain.errors import Unavailable
 from tidegate.store.store import PostgresStore
 
@@ -281,6 +282,61 @@ async def test_of_two_processes_one_carries_a_request_out(database_url: str) -> 
         await one.aclose()
     for store in stores:
         await store.close()
+
+
+@pytest.mark.anyio
+async def test_requests_with_one_key_go_one_after_another_whatever_a_lock_is_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that comes while a second waits and the first has just ended."""
+
+    class Plain:
+        """A lock that tells nobody who waits."""
+
+        def __init__(self) -> None:
+            self.lock = REALLY()
+
+        async def __aenter__(self) -> None:
+            await self.lock.acquire()
+
+        async def __aexit__(self, *fault: object) -> None:
+            self.lock.release()
+
+    doors, inside, most, gates = memory_doors(), 0, 0, [asyncio.Event() for _ in range(3)]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        order.append(scope["path"])
+        await gates[int(scope["path"][-1])].wait()
+        inside -= 1
+        await send({"type": "http.response.start", "status": 409, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def until(begun: int) -> None:
+        while len(order) < begun:
+            await asyncio.sleep(0.01)
+        for _ in range(10):  # whoever may go on as well does
+            await asyncio.sleep(0)
+
+    REALLY, order = asyncio.Lock, list[str]()
+    monkeypatch.setattr("tidegate.api.idempotency.asyncio.Lock", Plain)
+    once = Idempotency(app, lambda: doors.store)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(once), base_url="http://localhost")  # type: ignore[arg-type]
+    ask = lambda n: asyncio.create_task(client.post(f"/{n}", headers={"idempotency-key": "k"}))  # noqa: E731
+    asked = [ask(0), ask(1)]
+    await until(1)
+    gates[0].set()
+    await until(2)
+    asked.append(ask(2))
+    await until(2)
+    gates[1].set()
+    gates[2].set()
+    assert [one.status_code for one in await asyncio.gather(*asked)] == [409] * 3
+    assert order == ["/0", "/1", "/2"] and most == 1
+    assert not once.under_way, "what nobody wants is kept by nobody"
+    await client.aclose()
 
 
 @pytest.mark.anyio

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -28,13 +28,21 @@ LONGEST = 255
 PREFIX = "/api/v1"
 
 
+@dataclass(slots=True)
+class _Turns:
+    """Requests with one key go one after another; `wanted` by so many, the one under way among them."""
+
+    lock: asyncio.Lock
+    wanted: int = 0
+
+
 class Idempotency:
     """Pure ASGI middleware. `store` is asked for lazily, since it is opened after the application is made."""
 
     def __init__(self, app: ASGIApp, store: Callable[[], ControlStore]) -> None:
         self.app = app
         self.store = store
-        self._under_way: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.under_way: dict[str, _Turns] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = Headers(scope=scope).get("idempotency-key") if scope["type"] == "http" else None
@@ -51,13 +59,15 @@ class Idempotency:
             raise Problem(422, f"The Idempotency-Key must have 1 to {LONGEST} characters.", code="idempotency_key")
         body = await _whole(receive)
         request = _digest(scope, body)
-        lock = self._under_way[key]
-        async with lock:
-            try:
+        turns = self.under_way.setdefault(key, _Turns(asyncio.Lock()))
+        turns.wanted += 1
+        try:
+            async with turns.lock:
                 await self._answer(key, request, body, scope, receive, send)
-            finally:
-                if not getattr(lock, "_waiters", None):
-                    self._under_way.pop(key, None)
+        finally:
+            turns.wanted -= 1
+            if not turns.wanted:
+                del self.under_way[key]
 
     async def _answer(self, key: str, request: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         store = self.store()

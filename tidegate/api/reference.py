@@ -29,7 +29,8 @@ Under `/api/v1`; health and metrics lie outside. `/openapi.json` describes every
   else was faster, `If-None-Match: *` only creates. What has no revisions (namespaces, pools, applications) refuses
   an `If-Match` with 412 rather than pass it over.
 - **Repeats**: a write with an `Idempotency-Key` that was carried out before changes nothing and gets the same answer,
-  also when the server died in between. The same key with another request is 422. Keys are kept for a day.
+  also when the server died in between. The same key with another request is 422. A request that did not come whole does
+  nothing, and its key is free. Keys are kept for a day.
 - **Who**: nobody is authenticated yet, so only this machine may ask; `Tidegate-User` says who asks, for the audit log.
 
 | Method | Path | Parameters | What it does |
