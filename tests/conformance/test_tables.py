@@ -233,3 +233,25 @@ async def test_retention_takes_whole_days_of_health_and_of_settled_maintenance(w
         await tx.settle_care([Settlement(run=runs[-8], outcome="cancelled", bytes=0)], world.at(0))
     await world.store.drop_expired(world.start, {"runs": 5 * DAY})
     assert await left() == ([-1, -5], [-1, -5])
+
+
+@pytest.mark.requirement("CARE-1", "CARE-7")
+async def test_a_transaction_reads_what_it_wrote_and_what_others_have_committed_since(world: World) -> None:
+    schedule = await world.schedule("care", due=None)
+    run = await world.manual(schedule, world.at(1))
+    await see(world, Seen(table=FLIGHTS, location="a"))
+    async with world.store.changing() as tx:
+        await tx.put_policy("nightly", {"spec": {"tables": "lake.*"}}, "ann", world.at(1))
+        assert [one.name for one in await tx.policies()] == ["nightly"]
+        assert list(await world.store.policies()) == []
+        await tx.reserve([order(run)], world.at(1))
+        await tx.put_care({FLIGHTS: {"expire_snapshots": {"n": 1}}})
+        assert [one.order for one in await tx.open_care()] == [order(run)]
+        assert await tx.care([FLIGHTS]) == {FLIGHTS: {"expire_snapshots": {"n": 1}}}
+        assert await tx.spent(world.at(0), ["nightly"]) == {
+            "nightly": [Spend(at=world.at(1), table=FLIGHTS, bytes=100, open=True)]
+        }
+        assert list(await tx.table_names()) == [FLIGHTS]
+        await see(world, Seen(table=WEATHER, location="b"))
+        assert list(await tx.table_names()) == [FLIGHTS, WEATHER]
+    assert [one.name for one in await world.store.policies()] == ["nightly"]

@@ -22,6 +22,7 @@ from tidegate.engine.caretaker import Caretaker, CaretakerSettings
 from tidegate.ports.control import ControlTx
 from tidegate.ports.maintaining import Wish
 from tidegate.ports.tables import Measured
+from tidegate.sim.memory.lake_tables import TablesReading
 
 TABLES = 120
 BUDGET = {"operations": 3}
@@ -172,15 +173,14 @@ def test_nobody_takes_the_name_of_the_program_that_maintains_tables(world: CareW
 
 
 def test_the_doors_read_no_more_tables_than_they_show(world: CareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    store: Any = world.store
-    asked, read = store.tables, []
+    asked, read = TablesReading.tables, list[Any]()
 
-    async def counted(names: Any = None, **given: Any) -> Any:
-        found = await asked(names, **given)
+    async def counted(self: TablesReading, names: Any = None, **given: Any) -> Any:
+        found = await asked(self, names, **given)
         read.extend(found)
         return found
 
-    monkeypatch.setattr(store, "tables", counted)
+    monkeypatch.setattr(TablesReading, "tables", counted)  # of the store, and of its transactions
     first = crank(tables.page(world.store, limit=7))
     second = crank(tables.page(world.store, cursor=first.next, limit=7))
     shown = [one.record.table for one in (*first.items, *second.items)]

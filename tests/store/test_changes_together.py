@@ -7,11 +7,23 @@ from typing import Any
 
 import pytest
 
-from tidegate.control import applications, calendars, namespaces, pools, programs, schedules, sinks, sources
+from tidegate.control import (
+    applications,
+    calendars,
+    namespaces,
+    policies,
+    pools,
+    programs,
+    schedules,
+    sinks,
+    sources,
+    tables,
+)
 from tidegate.control.apply import apply
 from tidegate.documents import parse_application
 from tidegate.documents.parsing import parse
 from tidegate.domain.errors import Conflict, Stale
+from tidegate.ports.tables import Seen
 from tidegate.store.store import PostgresStore
 from tidegate.wiring import ensure_pools
 
@@ -123,3 +135,46 @@ async def test_of_several_who_create_one_name_at_once_one_does(emptied_database_
     assert sorted(type(one).__name__ for one in done) == ["Conflict", "Conflict", "Conflict", "Effect"]
     for store in stores:
         await store.close()
+
+
+MANY = 24
+"""Three times as many as a store has connections."""
+
+
+def named(kind: str, name: str, spec: Any) -> Any:
+    return parse({"apiVersion": "tidegate/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def table(number: int) -> str:
+    return f"lake.raw.t{number}"
+
+
+def policy(number: int) -> Any:
+    return named("MaintenancePolicy", f"p{number}", {"tables": table(number), "operations": {"expire_snapshots": {}}})
+
+
+@pytest.mark.requirement("LIFE-6", "CARE-1")
+@pytest.mark.parametrize("what", ["apply", "policies", "maintain"])
+async def test_more_declarations_at_once_than_connections_all_come_through(
+    emptied_database_url: str, what: str
+) -> None:
+    """Each holds one: if it wanted a second one, nobody would ever get any."""
+    store = PostgresStore(emptied_database_url)
+    await ensure_pools(store)
+    async with store.changing() as tx:
+        seen = [Seen(table=table(number), location="a") for number in range(MANY)]
+        await tx.see_tables(seen, await tx.now())
+
+    async def one(number: int) -> Any:
+        if what == "apply":
+            dataset = named("Dataset", f"d{number}", {"name": f"lake.raw.d{number}"})
+            return await apply(store, [named("Namespace", f"n{number}", {}), dataset, policy(number)], who="ann")
+        if what == "policies":
+            return await policies.put(store, policy(number), who="ann")
+        return await tables.maintain(store, table(number), who="ann", operation="expire_snapshots")
+
+    await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(MANY))), 60)
+    assert await asyncio.wait_for(store.now(), 10)
+    assert len(await store.policies()) == (0 if what == "maintain" else MANY)
+    assert len(await store.open_care()) == (MANY if what == "maintain" else 0)
+    await store.close()

@@ -216,6 +216,20 @@ async def test_an_answer_that_never_comes_is_not_waited_for(
     assert "did not answer for 0.5 s" in caplog.text
 
 
+async def test_who_gets_no_connection_is_told_so_and_waits_no_longer(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TURN", 0.2)
+    store = PostgresStore(database_url, size=1)
+    async with store.changing() as tx:
+        with pytest.raises(Unavailable, match=r"1 connections? .*in use for 0\.2 s") as busy:
+            await asyncio.wait_for(store.now(), 10)
+        await tx.now()
+    assert (busy.value.code, "database.connections" in busy.value.remedy) == ("connections_busy", True)
+    assert await store.now(), "and whoever comes later gets it"
+    await store.close()
+
+
 # ── who is dead ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

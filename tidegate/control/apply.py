@@ -107,13 +107,14 @@ async def apply(
         pools.refuse_strangers(pool, {*stored_pools, *(one.metadata.name for _, one in _of(flat, Pool))}, paths[place])
     stored_calendars = {one[0].name: one for one in await store.calendars()}
     known = {ns: [one.ref.name for one in await store.programs(ns, None, 1000)] for ns in _namespaces(flat)}
+    stored_datasets = {place: await datasets.stored_as(store, dataset) for place, dataset in _of(flat, Dataset)}
     done: dict[int, Applied] = {}
     async with changing(store, dry_run=dry_run) as tx:
-        await _lock_applications(store, tx, flat)
+        await _lock_applications(tx, flat)
         if any(isinstance(one, MaintenancePolicy) for one in flat):
             await tx.lock_maintenance()
         now = await tx.now()
-        stored_policies = await policies.known(store)
+        stored_policies = await policies.known(tx)
         for place, policy in _of(flat, MaintenancePolicy):
             known_policy = stored_policies.get(policy.metadata.name)
             effect, _ = await policies.write(tx, policy, known_policy, who=who, now=now)
@@ -126,8 +127,8 @@ async def apply(
             effect = await pools.write(tx, pool, stored_pools.get(pool.metadata.name), who=who, now=now)
             done[place] = _applied(pool, effect)
         for place, dataset in _of(flat, Dataset):
-            known_dataset = await datasets.stored_as(store, dataset)
-            done[place] = _applied(dataset, await datasets.write(tx, dataset, known_dataset, who=who, now=now))
+            effect = await datasets.write(tx, dataset, stored_datasets[place], who=who, now=now)
+            done[place] = _applied(dataset, effect)
         for place, sink in _of(flat, Sink):
             effect = await sinks.write(tx, sink, stored_sinks.get(sink.metadata.name), who=who, now=now)
             done[place] = _applied(sink, effect)
@@ -201,7 +202,7 @@ def _namespaces(documents: Iterable[Declaration]) -> list[str]:
     return sorted({one.metadata.namespace for one in documents if isinstance(one, Program | Schedule)})
 
 
-async def _lock_applications(store: ControlStore, tx: ControlTx, documents: Sequence[Declaration]) -> None:
+async def _lock_applications(tx: ControlTx, documents: Sequence[Declaration]) -> None:
     named = {
         (one.metadata.namespace, one.metadata.application)
         for one in documents

@@ -10,7 +10,7 @@ from tidegate.domain.maintenance.policy import Reach, reach_warning, reaches
 from tidegate.domain.schedules import JsonObject
 from tidegate.ports.control import ControlStore, ControlTx
 from tidegate.ports.records import Change
-from tidegate.ports.tables import PolicyRecord, Switch
+from tidegate.ports.tables import PolicyRecord, Switch, TablesReads
 
 KIND = MaintenancePolicy.KIND
 
@@ -27,7 +27,7 @@ async def put(
     `expected`: the revision of If-Match (0: it must not exist yet). Raises Conflict, Stale."""
     async with changing(store, dry_run=dry_run) as tx:
         await tx.lock_maintenance()
-        stored = (await known(store)).get(declaration.metadata.name)
+        stored = (await known(tx)).get(declaration.metadata.name)
         check_revision("policy", declaration.metadata.name, expected, stored.rev if stored else None)
         return await write(tx, declaration, stored, who=who, now=await tx.now())
 
@@ -72,7 +72,7 @@ async def revisions(store: ControlStore, name: str) -> tuple[tuple[int, JsonObje
     return found
 
 
-async def known(store: ControlStore) -> dict[str, PolicyRecord]:
+async def known(store: TablesReads) -> dict[str, PolicyRecord]:
     """Every policy by its name."""
     return {one.name: one for one in await store.policies()}
 

@@ -27,7 +27,7 @@ from tidegate.domain.maintenance.value import cost, predict
 from tidegate.domain.maintenance.wire import health_of, history_of
 from tidegate.ports.control import ControlStore
 from tidegate.ports.maintaining import Wish
-from tidegate.ports.tables import CareRecord, TableRecord
+from tidegate.ports.tables import CareRecord, TableRecord, TablesReads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ async def maintain(
     async with store.changing() as tx:
         await tx.lock_maintenance()
         now = await tx.now()
-        given = await deciding.facts(store, now, [name])
-        record = await _record(store, name, given)
+        given = await deciding.facts(tx, now, [name])
+        record = await _record(tx, name, given)
         if record.location is None:
             raise Refused(f"table {name!r} is not in its catalog any more")
         by = _policy(given, name, policy)
@@ -145,8 +145,8 @@ async def maintain(
         if dry_run:
             return tuple(found)
         _afford(found, name, by, given, now)
-        keep = (await store.snapshots_needed([name])).get(name, ())
-        after = await deciding.died(store, name, given.care.get(name, {}))
+        keep = (await tx.snapshots_needed([name])).get(name, ())
+        after = await deciding.died(tx, name, given.care.get(name, {}))
         started = []
         for one in found:
             wish = replace(_wish(one, name, by, given, keep, who), after=after)
@@ -249,7 +249,7 @@ async def _decided(store: ControlStore, ruling: Ruling, now: Instant) -> Mapping
 # ── inside ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _record(store: ControlStore, name: str, given: Facts) -> TableRecord:
+async def _record(store: TablesReads, name: str, given: Facts) -> TableRecord:
     found = next((one for one in given.tables if one.table == name), None)
     if found is None:
         raise not_found("table", name, await store.table_names())

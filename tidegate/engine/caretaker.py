@@ -110,8 +110,8 @@ class Caretaker:
             return 0
         async with self._store.changing() as tx:
             await tx.lock_maintenance()
-            over = [one for one in await self._store.open_care() if one.state in ENDS]
-            care = {name: dict(one) for name, one in (await self._store.care([o.order.table for o in over])).items()}
+            over = [one for one in await tx.open_care() if one.state in ENDS]
+            care = {name: dict(one) for name, one in (await tx.care([o.order.table for o in over])).items()}
             done = await tx.settle_care([settlement(one) for one in over], now)
             for one in over:
                 if one.order.run in done:
@@ -139,7 +139,7 @@ class Caretaker:
     async def _refuse(self, one: _Unstartable, now: Instant) -> None:
         async with self._store.changing() as tx:
             await tx.lock_maintenance()
-            whole = (await self._store.care([one.table])).get(one.table, {}).get(WHOLE, {})
+            whole = (await tx.care([one.table])).get(one.table, {}).get(WHOLE, {})
             refusal = Refusal(until=now + _REFUSED, why=str(one.fault))
             await tx.put_care({one.table: {WHOLE: deciding.refused(whole, refusal)}})
 
@@ -149,12 +149,12 @@ class Caretaker:
         async with self._store.changing() as tx:
             switch = await tx.lock_maintenance()
             names = list(dict.fromkeys(one.table for one in wanted))
-            tables, terms = await self._picture.again(self._store, names, switch, now)
+            tables, terms = await self._picture.again(tx, names, switch, now)
             chosen = [(tables[one.table], one.operation) for one in wanted if one.table in tables]
-            needed = await self._store.snapshots_needed(tables) if chosen else {}
+            needed = await tx.snapshots_needed(tables) if chosen else {}
             for table, one in confirmed(chosen, terms):
                 care = self._picture.care_of(one.table)
-                after = await deciding.died(self._store, one.table, care)
+                after = await deciding.died(tx, one.table, care)
                 keep, who = needed.get(one.table, ()), f"policy {table.policy.name}"
                 wish = deciding.wish(one, table.policy, care, keep=keep, after=after, who=who)
                 try:
@@ -177,7 +177,7 @@ class Caretaker:
             some = told[first : first + NOTES]
             async with self._store.changing() as tx:
                 await tx.lock_maintenance()
-                care = await self._store.care({table for table, _, _ in some})
+                care = await tx.care({table for table, _, _ in some})
                 changed: dict[str, dict[str, JsonObject]] = {}
                 for table, operation, history in some:
                     known = decided.care.get(table, {}).get(operation)

@@ -174,38 +174,6 @@ class Settlement:
     result: JsonObject | None = None
 
 
-class TablesTx(Protocol):
-    """A person's transaction, and the assessor's."""
-
-    async def lock_maintenance(self) -> Switch:
-        """Until the commit nobody else starts or settles maintenance, or changes a policy."""
-
-    async def set_automatic(self, on: bool, who: str, reason: str, now: Instant) -> bool:
-        """Let maintenance start by itself, or not; False when it was so already (who and reason stay)."""
-
-    async def put_policy(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
-        """A policy's next revision."""
-
-    async def delete_policy(self, name: str, author: str, now: Instant) -> bool:
-        """False: there was none. Its revisions stay; a later policy of that name goes on counting them."""
-
-    async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
-        """Where tables were found. One that was not known is from now on."""
-
-    async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
-        """The newest health of tables, and one more line of each one's history, its figures without the sizes of files;
-        an error leaves the health as it is."""
-
-    async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
-        """Runs that were made are maintenance under way."""
-
-    async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
-        """Those that were open until now. Their tables are to be measured anew: `assessed` is None until they were."""
-
-    async def put_care(self, care: Mapping[str, Mapping[str, JsonObject]]) -> None:
-        """By table and operation: what became of it so far. The maintenance lock is held."""
-
-
 class TablesReads(Protocol):
     async def breathe(self) -> None:
         """Let all else that this process does have its turn: called between the slices of long work."""
@@ -255,3 +223,36 @@ class TablesReads(Protocol):
     async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
         """Maintenance of a table, newest first. `before`: when the last that was read was started, and its run: several
         that a person asked for at once have one instant."""
+
+
+class TablesTx(TablesReads, Protocol):
+    """A person's transaction, and the assessor's. It reads what is committed and what it wrote itself: inside of it
+    nothing is read of the store, which would take a second connection while one is held."""
+
+    async def lock_maintenance(self) -> Switch:
+        """Until the commit nobody else starts or settles maintenance, or changes a policy."""
+
+    async def set_automatic(self, on: bool, who: str, reason: str, now: Instant) -> bool:
+        """Let maintenance start by itself, or not; False when it was so already (who and reason stay)."""
+
+    async def put_policy(self, name: str, document: JsonObject, author: str, now: Instant) -> PolicyRecord:
+        """A policy's next revision."""
+
+    async def delete_policy(self, name: str, author: str, now: Instant) -> bool:
+        """False: there was none. Its revisions stay; a later policy of that name goes on counting them."""
+
+    async def see_tables(self, seen: Sequence[Seen], now: Instant) -> None:
+        """Where tables were found. One that was not known is from now on."""
+
+    async def record_health(self, measured: Sequence[Measured], now: Instant) -> None:
+        """The newest health of tables, and one more line of each one's history, its figures without the sizes of files;
+        an error leaves the health as it is."""
+
+    async def reserve(self, orders: Sequence[CareOrder], now: Instant) -> None:
+        """Runs that were made are maintenance under way."""
+
+    async def settle_care(self, settled: Sequence[Settlement], now: Instant) -> Collection[RunKey]:
+        """Those that were open until now. Their tables are to be measured anew: `assessed` is None until they were."""
+
+    async def put_care(self, care: Mapping[str, Mapping[str, JsonObject]]) -> None:
+        """By table and operation: what became of it so far. The maintenance lock is held."""

@@ -8,6 +8,9 @@ What if the database goes away: everything raises `Unavailable` at once, idle co
 call connects anew, so nothing has to be restarted by hand. A connection lost while COMMIT was under way raises
 `CommitUnknown`: only then may the transaction have happened.
 
+What if all connections of the pool are in use: a caller waits for one for `TURN`, and is then told so. Whoever holds
+one asks nothing for which another is needed (`ports.tables.TablesTx` reads on its own), or all might wait for ever.
+
 What if it never answers while the connection stays up, as behind a pooler whose server is gone: nothing is waited for
 longer than the server itself allows, and a little (`bounded`).
 """
@@ -53,6 +56,8 @@ _PATIENT = ("SET LOCAL transaction_timeout = 0", "SET LOCAL transaction_timeout 
 """A clock that runs is set anew only after it was stopped."""
 ANSWER, ANSWER_PATIENT = 15.0, 310.0
 """Seconds after which an answer does not come any more: the server has given up before."""
+TURN = 60.0
+"""Seconds for which a caller waits for a connection while all are in use."""
 _NEVER = 1 << 30
 """What is not said to be prepared never is. (None would mean that nothing is, said or not.)"""
 
@@ -100,6 +105,7 @@ class Database:
         self.url = url
         self._parameters = watchful(url)
         self._name = name
+        self._size = size
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False
@@ -181,7 +187,7 @@ class Database:
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[Connection]:
-        await self._slots.acquire()
+        await self._turn()
         try:
             connection = self._pop_idle() or await self.connect()
             try:
@@ -194,6 +200,17 @@ class Database:
                 await self._drop_idle()
         finally:
             self._slots.release()
+
+    async def _turn(self) -> None:
+        try:
+            async with asyncio.timeout(TURN):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                f"Each of this process's {self._size} connections to the database was in use for {TURN:g} s.",
+                remedy="Ask again; if it comes often, raise database.connections.",
+                code="connections_busy",
+            ) from None
 
     def _pop_idle(self) -> Connection | None:
         """The most recently used idle connection on which nothing has happened since: a word from the server, or the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from tidegate.domain.ids import RunKey, ScheduleId
 from tidegate.domain.instants import Instant
@@ -38,8 +39,99 @@ _NEEDED = Query(
 _TOP = (1 << 63) - 1
 
 
-class TablesTx(Tx):
-    """`ports.tables.TablesTx`."""
+class TablesReading:
+    """`ports.tables.TablesReads`."""
+
+    parts: Parts
+
+    async def _rows(self, query: Query, /, **parameters: Any) -> list[Row]:
+        return await self.parts.database.rows(query, **parameters)
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0)
+
+    async def maintenance(self) -> Switch:
+        return _switch(next(iter(await self._rows(Q.off)), None))
+
+    async def policies(self) -> Sequence[PolicyRecord]:
+        fields = ("name", "rev", "document", "author", "updated_at")
+        rows = await self._rows(Q.policies)
+        return [PolicyRecord(**dict(zip(fields, row, strict=True))) for row in rows]
+
+    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
+        rows = await self._rows(Q.policy_revisions, name=name)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
+        wanted = None if names is None else Texts(sorted(names))
+        return [_table(row) for row in await self._rows(Q.tables, names=wanted, since=since)]
+
+    async def table_names(self) -> Sequence[str]:
+        return [row[0] for row in await self._rows(Q.table_names)]
+
+    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
+        return [_table(row) for row in await self._rows(Q.changed_tables, since=since, limit=limit)]
+
+    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
+        return dict(await self._rows(Q.versions, names=Texts(sorted(tables))))
+
+    async def table_history(
+        self, table: str, before: Instant | None, limit: int
+    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
+        given = {"name": table, "before": _TOP if before is None else before, "limit": limit}
+        rows = await self._rows(Q.table_history, **given)
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
+        wanted = None if tables is None else Texts(sorted(tables))
+        found: dict[str, dict[str, JsonObject]] = {}
+        for table, operation, history in await self._rows(Q.care, names=wanted):
+            found.setdefault(table, {})[operation] = history
+        return found
+
+    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
+        given = {"version": since.version, "name": since.table, "operation": since.operation, "limit": limit}
+        rows = await self._rows(Q.changed_care, **given)
+        return [CareChange(CarePlace(*row[:3]), row[3]) for row in rows]
+
+    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for table, snapshot in await self._rows(_NEEDED, names=Texts(sorted(tables))):
+            found.setdefault(table, []).append(snapshot)
+        return found
+
+    async def open_care(self) -> Sequence[OpenCare]:
+        return [
+            OpenCare(
+                order=_order(row),
+                at=row[9],
+                state=State(row[10]),
+                reason=row[11],
+                started_at=row[12],
+                finished_at=row[13],
+                note=row[14],
+            )
+            for row in await self._rows(Q.open_care)
+        ]
+
+    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
+        found: dict[str, list[Spend]] = {}
+        rows = await self._rows(Q.spent, since=since, policies=Texts(sorted(policies)))
+        for policy, at, table, size, is_open in rows:
+            found.setdefault(policy, []).append(Spend(at=at, table=table, bytes=size, open=is_open))
+        return found
+
+    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
+        at, run = (_TOP, RunKey(0, ScheduleId(0), 0)) if before is None else before
+        given = {"name": table, "at": at, "slot": run.slot, "schedule": run.schedule_id, "ord": run.ord, "limit": limit}
+        return [_record(row) for row in await self._rows(Q.care_of, **given)]
+
+
+class TablesTx(Tx, TablesReading):
+    """`ports.tables.TablesTx`. It reads on its own session: who holds a connection never waits for a second one."""
+
+    async def _rows(self, query: Query, /, **parameters: Any) -> list[Row]:
+        return await self.session.rows(query, **parameters)
 
     async def lock_maintenance(self) -> Switch:
         await self.session.send(Q.lock)
@@ -139,91 +231,6 @@ class TablesTx(Tx):
         """Before a version is drawn: readers go on behind the highest that they saw."""
         await self.session.send(Q.lock_versions)
         await self.session.send(Q.lock_tables, names=names)
-
-
-class TablesReading:
-    """`ports.tables.TablesReads`."""
-
-    parts: Parts
-
-    async def breathe(self) -> None:
-        await asyncio.sleep(0)
-
-    async def maintenance(self) -> Switch:
-        return _switch(await self.parts.database.row(Q.off))
-
-    async def policies(self) -> Sequence[PolicyRecord]:
-        fields = ("name", "rev", "document", "author", "updated_at")
-        rows = await self.parts.database.rows(Q.policies)
-        return [PolicyRecord(**dict(zip(fields, row, strict=True))) for row in rows]
-
-    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
-        rows = await self.parts.database.rows(Q.policy_revisions, name=name)
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
-
-    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
-        wanted = None if names is None else Texts(sorted(names))
-        return [_table(row) for row in await self.parts.database.rows(Q.tables, names=wanted, since=since)]
-
-    async def table_names(self) -> Sequence[str]:
-        return [row[0] for row in await self.parts.database.rows(Q.table_names)]
-
-    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
-        return [_table(row) for row in await self.parts.database.rows(Q.changed_tables, since=since, limit=limit)]
-
-    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
-        return dict(await self.parts.database.rows(Q.versions, names=Texts(sorted(tables))))
-
-    async def table_history(
-        self, table: str, before: Instant | None, limit: int
-    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
-        given = {"name": table, "before": _TOP if before is None else before, "limit": limit}
-        rows = await self.parts.database.rows(Q.table_history, **given)
-        return [(row[0], row[1], row[2]) for row in rows]
-
-    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
-        wanted = None if tables is None else Texts(sorted(tables))
-        found: dict[str, dict[str, JsonObject]] = {}
-        for table, operation, history in await self.parts.database.rows(Q.care, names=wanted):
-            found.setdefault(table, {})[operation] = history
-        return found
-
-    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
-        given = {"version": since.version, "name": since.table, "operation": since.operation, "limit": limit}
-        rows = await self.parts.database.rows(Q.changed_care, **given)
-        return [CareChange(CarePlace(*row[:3]), row[3]) for row in rows]
-
-    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
-        found: dict[str, list[int]] = {}
-        for table, snapshot in await self.parts.database.rows(_NEEDED, names=Texts(sorted(tables))):
-            found.setdefault(table, []).append(snapshot)
-        return found
-
-    async def open_care(self) -> Sequence[OpenCare]:
-        return [
-            OpenCare(
-                order=_order(row),
-                at=row[9],
-                state=State(row[10]),
-                reason=row[11],
-                started_at=row[12],
-                finished_at=row[13],
-                note=row[14],
-            )
-            for row in await self.parts.database.rows(Q.open_care)
-        ]
-
-    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
-        found: dict[str, list[Spend]] = {}
-        rows = await self.parts.database.rows(Q.spent, since=since, policies=Texts(sorted(policies)))
-        for policy, at, table, size, is_open in rows:
-            found.setdefault(policy, []).append(Spend(at=at, table=table, bytes=size, open=is_open))
-        return found
-
-    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
-        at, run = (_TOP, RunKey(0, ScheduleId(0), 0)) if before is None else before
-        given = {"name": table, "at": at, "slot": run.slot, "schedule": run.schedule_id, "ord": run.ord, "limit": limit}
-        return [_record(row) for row in await self.parts.database.rows(Q.care_of, **given)]
 
 
 def _switch(row: Row | None) -> Switch:

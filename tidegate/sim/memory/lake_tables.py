@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.domain.evidence import Owed
 from tidegate.domain.ids import RunKey
@@ -30,12 +30,138 @@ from tidegate.ports.tables import (
 from tidegate.sim.memory.collect import updated
 from tidegate.sim.memory.data import Data
 from tidegate.sim.memory.engine import RunTransaction
+from tidegate.sim.memory.tables import Table
+
+K = TypeVar("K")
+R = TypeVar("R")
 
 
-class TablesTransaction(RunTransaction):
-    """`ports.tables.TablesTx`."""
+class TablesReading:
+    """`ports.tables.TablesReads`."""
 
     __slots__ = ()
+    data: Data
+
+    def _rows(self, table: Table[K, R]) -> Mapping[K, R]:
+        return table.rows
+
+    async def breathe(self) -> None:
+        """In a simulation nothing else waits for a turn."""
+
+    async def maintenance(self) -> Switch:
+        return self._rows(self.data.maintenance_off).get("") or Switch()
+
+    async def policies(self) -> Sequence[PolicyRecord]:
+        return [one for _, one in sorted(self._rows(self.data.policy).items()) if one.document]
+
+    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
+        found = [one for (named, _), one in sorted(self._rows(self.data.policy_revision).items()) if named == name]
+        return [(one.rev, one.document or None, one.author, one.updated_at) for one in reversed(found)]
+
+    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
+        rows = self._rows(self.data.lake_table)
+        wanted = sorted(rows) if names is None else sorted(name for name in set(names) if name in rows)
+        return [rows[name] for name in wanted if rows[name].version > since]
+
+    async def table_names(self) -> Sequence[str]:
+        return sorted(name for name, one in self._rows(self.data.lake_table).items() if one.location is not None)
+
+    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
+        found = (one for one in self._rows(self.data.lake_table).values() if one.version > since)
+        return sorted(found, key=lambda one: one.version)[:limit]
+
+    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
+        rows = self._rows(self.data.lake_table)
+        return {name: rows[name].version for name in tables if name in rows}
+
+    async def table_history(
+        self, table: str, before: Instant | None, limit: int
+    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
+        found = [
+            (at, one.health or {}, one.score)
+            for (name, at), one in sorted(self._rows(self.data.table_health).items(), reverse=True)
+            if name == table and (before is None or at < before)
+        ]
+        return found[:limit]
+
+    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
+        found: dict[str, dict[str, JsonObject]] = {}
+        for (table, operation), (_, history) in sorted(self._rows(self.data.table_care).items(), key=itemgetter(0)):
+            if tables is None or table in tables:
+                found.setdefault(table, {})[operation] = history
+        return found
+
+    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
+        rows = self._rows(self.data.table_care).items()
+        found = [CareChange(CarePlace(version, *key), history) for key, (version, history) in rows]
+        return sorted((one for one in found if one.place > since), key=itemgetter(0))[:limit]
+
+    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
+        data, runs = self.data, self._rows(self.data.run)
+        told: list[tuple[str, Any]] = []
+        told += [(name, one.cursor.place.snapshot) for name, one in data.dataset_cursor.rows.items()]
+        told += [(name, self._begins(name, one)) for (_, name), one in data.owed.rows.items()]
+        for key in data.live:
+            for name, given in (runs[key].inputs or {}).items():
+                told += [(name, given.get(which)) for which in ("from_snapshot", "to_snapshot")]
+        found: dict[str, set[int]] = {}
+        for name, snapshot in told:
+            if name in tables and snapshot is not None and str(snapshot).isdecimal():
+                found.setdefault(name, set()).add(int(snapshot))
+        return {name: sorted(found[name]) for name in sorted(found)}
+
+    def _begins(self, dataset: str, owed: Owed) -> int | str | None:
+        """Behind which snapshot a schedule reads on; one that was given nothing yet: behind the first it is to get."""
+        topic = self.data.topic_ids.get(updated(dataset))
+        if owed.snapshot is not None or topic is None:
+            return owed.snapshot
+        coming = self.data.arrivals[topic][owed.n : owed.n + 1]
+        return (coming[0].event.payload or {}).get("previous_snapshot") if coming else None
+
+    async def open_care(self) -> Sequence[OpenCare]:
+        return [self._open_care(one) for one in self._by_start() if one.settled_at is None]
+
+    def _open_care(self, one: CareRecord) -> OpenCare:
+        run = self._rows(self.data.run).get(one.order.run)
+        if run is None:
+            return OpenCare(order=one.order, at=one.at, state=State.CANCELLED)
+        ended = [each for key, each in self._rows(self.data.attempt).items() if key.run == run.key and each.finished_at]
+        last = max(ended, key=lambda each: each.key.number, default=None)
+        return OpenCare(
+            order=one.order,
+            at=one.at,
+            state=run.state,
+            reason=run.reason,
+            started_at=run.started_at,
+            finished_at=run.finished_at,
+            note=last.error if last else None,
+        )
+
+    def _by_start(self) -> list[CareRecord]:
+        return sorted(self._rows(self.data.maintenance).values(), key=lambda one: (one.at, one.order.run))
+
+    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
+        found: dict[str, list[Spend]] = {}
+        for one in self._by_start():
+            is_open = one.settled_at is None
+            if one.order.policy in policies and (one.at >= since or is_open):
+                spend = Spend(at=one.at, table=one.order.table, bytes=one.bytes, open=is_open)
+                found.setdefault(one.order.policy, []).append(spend)
+        return found
+
+    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
+        found = [one for one in self._by_start() if one.order.table == table]
+        return [one for one in reversed(found) if before is None or (one.at, one.order.run) < before][:limit]
+
+
+class TablesTransaction(RunTransaction, TablesReading):
+    """`ports.tables.TablesTx`. It reads what is committed and what it wrote itself."""
+
+    __slots__ = ()
+
+    def _rows(self, table: Table[K, R]) -> Mapping[K, R]:
+        self.check()
+        return dict(self.scan(table)) if self.own[table.number] else table.rows
 
     async def lock_maintenance(self) -> Switch:
         self.check()
@@ -144,117 +270,3 @@ class TablesTransaction(RunTransaction):
                 await self.lock(self.data.table_care, (table, operation))
                 self.data.care_versions += 1
                 self.put(self.data.table_care, (table, operation), (self.data.care_versions, history))
-
-
-class TablesReading:
-    """`ports.tables.TablesReads`."""
-
-    data: Data
-
-    async def breathe(self) -> None:
-        """In a simulation nothing else waits for a turn."""
-
-    async def maintenance(self) -> Switch:
-        return self.data.maintenance_off.rows.get("") or Switch()
-
-    async def policies(self) -> Sequence[PolicyRecord]:
-        return [one for _, one in sorted(self.data.policy.rows.items()) if one.document]
-
-    async def policy_revisions(self, name: str) -> Sequence[tuple[int, JsonObject | None, str, Instant]]:
-        found = [one for (named, _), one in sorted(self.data.policy_revision.rows.items()) if named == name]
-        return [(one.rev, one.document or None, one.author, one.updated_at) for one in reversed(found)]
-
-    async def tables(self, names: Collection[str] | None = None, *, since: int = 0) -> Sequence[TableRecord]:
-        rows = self.data.lake_table.rows
-        wanted = sorted(rows) if names is None else sorted(name for name in set(names) if name in rows)
-        return [rows[name] for name in wanted if rows[name].version > since]
-
-    async def table_names(self) -> Sequence[str]:
-        return sorted(name for name, one in self.data.lake_table.rows.items() if one.location is not None)
-
-    async def changed_tables(self, since: int, limit: int) -> Sequence[TableRecord]:
-        found = (one for one in self.data.lake_table.rows.values() if one.version > since)
-        return sorted(found, key=lambda one: one.version)[:limit]
-
-    async def versions(self, tables: Collection[str]) -> Mapping[str, int]:
-        rows = self.data.lake_table.rows
-        return {name: rows[name].version for name in tables if name in rows}
-
-    async def table_history(
-        self, table: str, before: Instant | None, limit: int
-    ) -> Sequence[tuple[Instant, JsonObject, float | None]]:
-        found = [
-            (at, one.health or {}, one.score)
-            for (name, at), one in sorted(self.data.table_health.rows.items(), reverse=True)
-            if name == table and (before is None or at < before)
-        ]
-        return found[:limit]
-
-    async def care(self, tables: Collection[str] | None = None) -> Mapping[str, Mapping[str, JsonObject]]:
-        found: dict[str, dict[str, JsonObject]] = {}
-        for (table, operation), (_, history) in sorted(self.data.table_care.rows.items(), key=itemgetter(0)):
-            if tables is None or table in tables:
-                found.setdefault(table, {})[operation] = history
-        return found
-
-    async def changed_care(self, since: CarePlace, limit: int) -> Sequence[CareChange]:
-        rows = self.data.table_care.rows.items()
-        found = [CareChange(CarePlace(version, *key), history) for key, (version, history) in rows]
-        return sorted((one for one in found if one.place > since), key=itemgetter(0))[:limit]
-
-    async def snapshots_needed(self, tables: Collection[str]) -> Mapping[str, Sequence[int]]:
-        data = self.data
-        told: list[tuple[str, Any]] = []
-        told += [(name, one.cursor.place.snapshot) for name, one in data.dataset_cursor.rows.items()]
-        told += [(name, self._begins(name, one)) for (_, name), one in data.owed.rows.items()]
-        for key in data.live:
-            for name, given in (data.run.rows[key].inputs or {}).items():
-                told += [(name, given.get(which)) for which in ("from_snapshot", "to_snapshot")]
-        found: dict[str, set[int]] = {}
-        for name, snapshot in told:
-            if name in tables and snapshot is not None and str(snapshot).isdecimal():
-                found.setdefault(name, set()).add(int(snapshot))
-        return {name: sorted(found[name]) for name in sorted(found)}
-
-    def _begins(self, dataset: str, owed: Owed) -> int | str | None:
-        """Behind which snapshot a schedule reads on; one that was given nothing yet: behind the first it is to get."""
-        topic = self.data.topic_ids.get(updated(dataset))
-        if owed.snapshot is not None or topic is None:
-            return owed.snapshot
-        coming = self.data.arrivals[topic][owed.n : owed.n + 1]
-        return (coming[0].event.payload or {}).get("previous_snapshot") if coming else None
-
-    async def open_care(self) -> Sequence[OpenCare]:
-        return [self._open_care(one) for one in self._by_start() if one.settled_at is None]
-
-    def _open_care(self, one: CareRecord) -> OpenCare:
-        run = self.data.run.rows.get(one.order.run)
-        if run is None:
-            return OpenCare(order=one.order, at=one.at, state=State.CANCELLED)
-        ended = [each for key, each in self.data.attempt.rows.items() if key.run == run.key and each.finished_at]
-        last = max(ended, key=lambda each: each.key.number, default=None)
-        return OpenCare(
-            order=one.order,
-            at=one.at,
-            state=run.state,
-            reason=run.reason,
-            started_at=run.started_at,
-            finished_at=run.finished_at,
-            note=last.error if last else None,
-        )
-
-    def _by_start(self) -> list[CareRecord]:
-        return sorted(self.data.maintenance.rows.values(), key=lambda one: (one.at, one.order.run))
-
-    async def spent(self, since: Instant, policies: Collection[str]) -> Mapping[str, Sequence[Spend]]:
-        found: dict[str, list[Spend]] = {}
-        for one in self._by_start():
-            is_open = one.settled_at is None
-            if one.order.policy in policies and (one.at >= since or is_open):
-                spend = Spend(at=one.at, table=one.order.table, bytes=one.bytes, open=is_open)
-                found.setdefault(one.order.policy, []).append(spend)
-        return found
-
-    async def care_of(self, table: str, before: tuple[Instant, RunKey] | None, limit: int) -> Sequence[CareRecord]:
-        found = [one for one in self._by_start() if one.order.table == table]
-        return [one for one in reversed(found) if before is None or (one.at, one.order.run) < before][:limit]
