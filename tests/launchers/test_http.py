@@ -9,6 +9,7 @@ import hmac
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +23,7 @@ from tidegate.domain.errors import LaunchRefused
 from tidegate.domain.programs import Http
 from tidegate.launchers.attempts import Attempts
 from tidegate.launchers.http import HttpLauncher
-from tidegate.launchers.http_call import pause_of, succeeded
+from tidegate.launchers.http_call import origin_of, pause_of, succeeded
 from tidegate.ports.launching import Launch, Phase, StopHow
 
 from .helpers import driving, launch, run
@@ -43,6 +44,7 @@ class Other:
     """Another system, and what it was asked. `answers` says by path what it answers; 202 until `done`."""
 
     url: str = ""
+    elsewhere: str = ""
     asked: list[Request] = field(default_factory=list)
     done: Event = field(default_factory=Event)
     let_go: Event = field(default_factory=Event)
@@ -55,6 +57,8 @@ class Other:
                 return (200, {}, b"done") if self.done.is_set() else (202, {"Retry-After": "0.1"}, b"")
             case _, "/begin":
                 return 202, {"Location": "/jobs/1", "Retry-After": "0.1"}, b'{"accepted": true}'
+            case _, "/begin-elsewhere":
+                return 202, {"Location": f"{self.elsewhere}/jobs/1", "Retry-After": "0.1"}, b""
             case _, "/slow":
                 self.let_go.wait(20)
                 return 200, {}, b"at last"
@@ -68,7 +72,12 @@ class Other:
 
 @pytest.fixture
 def other() -> Iterator[Other]:
-    known = Other()
+    with serve(Other()) as known:
+        yield known
+
+
+@contextmanager
+def serve(known: Other) -> Iterator[Other]:
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
@@ -236,6 +245,58 @@ def test_who_works_for_a_call_that_is_stopped_is_told(tmp_path: Path, other: Oth
         assert [one.path for one in other.requests("DELETE")] == ["/jobs/1"]
 
     run(work())
+
+
+SECRETS = {"TOKEN": "Bearer s3cret", "SIGN": "s3cret-too"}
+
+
+@pytest.mark.requirement("RUN-9")
+@pytest.mark.parametrize("how", ["ended", "stopped", "earlier"])
+def test_secrets_go_to_the_origin_that_the_program_names_and_to_no_other(
+    tmp_path: Path, other: Other, how: str
+) -> None:
+    said = {"headers": {"Authorization": "env:TOKEN", "X-Api-Key": "env:TOKEN"}, "secret": "env:SIGN"}
+    what = launch(call(other, "/begin-elsewhere", **said), order=9002)
+    second = launch(call(other, "/begin-elsewhere", **said), order=9002, attempt=2)
+
+    async def work(their: Other) -> None:
+        async with driving(HttpLauncher(tmp_path, {**os.environ, **SECRETS})) as driver:
+            await driver.launcher.start(what)
+            await comes(lambda: bool(their.requests("GET")))
+            if how == "earlier":
+                await driver.launcher.stop(what.attempt, StopHow.KILL)
+                await driver.end(what)
+                (Attempts(tmp_path).directory(what.identity) / "verdict.json").unlink(missing_ok=True)
+                their.asked.clear()
+                await driver.launcher.start(second)
+                await comes(lambda: bool(their.requests("GET")))
+            if how == "stopped":
+                await driver.launcher.stop(what.attempt, StopHow.POLITE)
+            their.done.set()
+            assert (await driver.end(second if how == "earlier" else what)).outcome in ("succeeded", "cancelled")
+
+    with serve(Other()) as their:
+        other.elsewhere = their.url
+        run(work(their))
+        assert other.asked[0].headers["Authorization"] == "Bearer s3cret"
+        assert bool(their.requests("DELETE")) == (how == "stopped")
+        for one in their.asked:
+            assert "s3cret" not in str(one.headers) and "Webhook-Signature" not in one.headers
+            assert "X-Api-Key" not in one.headers and one.headers["Tidegate-Fence"] == "41"
+        log = Attempts(tmp_path).log(what.identity).read_text()
+        assert f"is at {their.url}, which is not the program's {other.url}" in log
+
+
+def test_a_place_that_cannot_be_asked_ends_the_call(tmp_path: Path, other: Other) -> None:
+    other.elsewhere = "gopher://x"
+    report, _ = one(tmp_path, launch(call(other, "/begin-elsewhere")))
+    assert (report.outcome, report.error["code"]) == ("failed", "http.wrong")
+
+
+def test_an_origin_is_whom_one_talks_to() -> None:
+    assert origin_of("https://Example.com:443/a?b") == origin_of("https://user@example.com") == "https://example.com"
+    assert origin_of("http://example.com") != origin_of("https://example.com")
+    assert origin_of("http://[::1]:8080/") == "http://[::1]:8080"
 
 
 def test_statuses_and_pauses_are_read_as_written() -> None:

@@ -215,7 +215,8 @@ def _ok() -> list[int | str]:
 
 class Http(Common):
     """A call of another system. Each request names the attempt (`Idempotency-Key`) and the run (`Tidegate-Run-Key`);
-    an answer of 202 with a `Location` is asked again there until the work has ended."""
+    an answer of 202 with a `Location` is asked again there until the work has ended. Headers and signature go to the
+    origin (scheme, host, port) of `url` only: a `Location` elsewhere is asked without them."""
 
     type: Literal["http"]
     url: str = Field(description="`http://` or `https://` address; may hold templates")

@@ -5,7 +5,9 @@ the run. With a secret it is signed as the Standard Webhooks specification says.
 
 An answer of 202 with a `Location` means that the work goes on there: it is asked every few seconds (as `Retry-After`
 says) until it answers something else. That address is written down, so that a later attempt of the run, after this
-machine died, goes on asking there and does not call again. Stopped meanwhile, it is told by DELETE.
+machine died, goes on asking there and does not call again. Stopped meanwhile, it is told by DELETE. At another origin
+(scheme, host or port) than the program's it gets neither the program's headers nor a signature: secrets are for whom
+the program names, not for whom an answer names. Redirects are not followed.
 
 Ends: an answer whose status is one of `success`, else `http.status`; `http.unreachable` when nothing could be sent,
 which is the backend's fault and not the program's; `http.no_answer` when the connection broke after sending: whether
@@ -92,7 +94,7 @@ class Call:
             say("stopped; the receiver cannot be told: it had not answered")
             return
         try:
-            answer = self.client.delete(self.goes_on, headers=self._headers(b""), timeout=5.0)
+            answer = self.client.delete(self.goes_on, headers=self._headers(self.goes_on, b""), timeout=5.0)
             say(f"stopped: DELETE {self.goes_on} answered {answer.status_code}")
         except httpx.HTTPError as fault:
             say(f"stopped: DELETE {self.goes_on} failed: {fault}")
@@ -102,12 +104,16 @@ class Call:
         self.goes_on = place
         with suppress(OSError):
             write(self.directory / "remote.json", {"location": place})
+        if self._elsewhere(place):
+            say(f"{place} is {self._elsewhere(place)}: asking without the program's headers and without a signature")
         failures = 0
         while True:
             time.sleep(pause)
             try:
                 answer = self._ask("GET", place)
             except Ended as fault:
+                if fault.code == "http.wrong":  # and will be
+                    raise
                 failures += 1
                 pause = min(ASK_EVERY * failures, ASK_MOST)
                 say(f"{fault}; asking again in {pause:g} s")
@@ -124,7 +130,7 @@ class Call:
 
     def _ask(self, method: str, url: str, content: bytes = b"") -> httpx.Response:
         """One request; its answer is in the log. Raises Ended where there is none."""
-        headers = self._headers(content)
+        headers = self._headers(url, content)
         if content and isinstance(self.order["body"], str):
             headers.setdefault("Content-Type", "text/plain; charset=utf-8")
         elif content:
@@ -159,6 +165,8 @@ class Call:
         said = f"{answer.request.method} {answer.request.url} answered {answer.status_code}"
         if answer.is_redirect:
             said += f", which leads to {answer.headers.get('Location')}: name that address in the program"
+        if elsewhere := self._elsewhere(str(answer.request.url)):
+            said += f" (being {elsewhere}, it was asked without the program's headers and without a signature)"
         raise Ended("http.status", f"{said}; expected {', '.join(map(str, self.order['success']))}")
 
     def _body(self) -> bytes:
@@ -170,7 +178,16 @@ class Call:
             return b""
         return body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()
 
-    def _headers(self, content: bytes) -> dict[str, str]:
+    def _elsewhere(self, url: str) -> str:
+        """That a URL is at another origin than the program's, in words; empty: it is not. Raises Ended."""
+        try:
+            here, there = origin_of(self.order["url"]), origin_of(url)
+        except (httpx.InvalidURL, ValueError) as fault:
+            raise Ended("http.wrong", f"{url} cannot be asked: {fault}") from None
+        return "" if here == there else f"at {there}, which is not the program's {here}"
+
+    def _headers(self, url: str, content: bytes) -> dict[str, str]:
+        """What goes to `url`; secrets go to the program's own origin only."""
         order, run = self.order, self.order["run"]
         headers = {
             "User-Agent": "tidegate",
@@ -180,12 +197,20 @@ class Call:
             "Tidegate-Attempt": str(run["attempt"]),
             "Tidegate-Fence": str(run["fence"]),
         }
+        if self._elsewhere(url):
+            return headers
         if order["signed"]:
             headers |= signature(self.environment[SECRET], order["identity"], int(time.time()), content)  # noqa: TID251
         return headers | {
             name: self.environment[HEADER + name] if str(value).startswith("env:") else str(value)
             for name, value in order["headers"].items()
         }
+
+
+def origin_of(url: str) -> str:
+    """`https://example.com:8443`: whom one talks to; the port of its scheme is left out. Raises httpx.InvalidURL."""
+    parts = httpx.URL(url)
+    return f"{parts.scheme}://{parts.netloc.decode('ascii')}"
 
 
 def signature(secret: str, identity: str, at: int, content: bytes) -> dict[str, str]:
