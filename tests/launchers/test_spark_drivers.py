@@ -12,7 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import comes
 
+from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import MILLISECOND, MINUTE, Duration
 from tidegate.launchers import spark_drivers
 from tidegate.launchers.spark_drivers import Drivers
@@ -43,9 +45,20 @@ while True:
 """
 
 
+SLEEPER = """
+import sys, time
+from pathlib import Path
+
+(Path(sys.argv[1]) / "begun").touch()
+time.sleep(120)
+"""
+
+
 @asynccontextmanager
-async def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: Duration) -> AsyncIterator[Drivers]:
-    (tmp_path / "not_spark.py").write_text(DRIVER)
+async def drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: Duration, program: str = DRIVER
+) -> AsyncIterator[Drivers]:
+    (tmp_path / "not_spark.py").write_text(program)
     monkeypatch.setattr(spark_drivers, "PROGRAM", "not_spark")
     monkeypatch.setattr(spark_drivers, "ANSWER", 0.4)
     spec = DriverSpec(home=str(tmp_path), catalog_url="", settings=SparkSettings(patience=patience))
@@ -104,5 +117,32 @@ def test_a_driver_that_was_away_for_a_moment_only_is_used_again(
             while link.silent:
                 await asyncio.sleep(0.05)  # whoever watches it hears of it
             assert await found.obtain() is link
+
+    asyncio.run(scenario())
+
+
+def children() -> set[int]:
+    """The processes that this one has started, ended ones that nobody has reaped with them."""
+    return {process.pid for process in psutil.Process().children()}
+
+
+@pytest.mark.requirement("OPS-11")
+@pytest.mark.parametrize("how", ["slow", "cancelled"])
+def test_a_driver_that_says_no_hello_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async def scenario() -> None:
+        async with drivers(tmp_path, monkeypatch, MINUTE, SLEEPER) as found:
+            before, known = asyncio.all_tasks(), children()
+            monkeypatch.setattr(spark_drivers, "HELLO", 0.5 if how == "slow" else 600.0)
+            for number in range(2):
+                obtaining = asyncio.create_task(found.obtain())
+                if how == "cancelled":
+                    await comes(lambda wanted=number + 1: len(list(tmp_path.glob("drivers/*/begun"))) == wanted)
+                    obtaining.cancel()
+                with pytest.raises(Unavailable if how == "slow" else asyncio.CancelledError):
+                    await obtaining
+            await comes(lambda: not children() - known, 30)
+            assert asyncio.all_tasks() == before
 
     asyncio.run(scenario())

@@ -37,6 +37,8 @@ PROGRAM = "tidegate.pipeline.driver"
 _SOCKET_LIMIT = 100
 ANSWER = 5.0
 """Seconds that a driver may take to say how it is."""
+HELLO = 30.0
+"""Seconds that one may take to answer for the first time; Spark comes up only after that."""
 _KEPT = 3
 """So many folders of ended drivers stay, for their logs."""
 
@@ -131,8 +133,7 @@ class Link:
             self.alive = False
             if self._writer is not None:
                 self._writer.close()
-            for later in (0.2, 2.0, 20.0):  # the connection ends a moment before the process does
-                asyncio.get_running_loop().call_later(later, self.reap)
+            self._reap_later()
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the driver is gone"))
@@ -147,6 +148,18 @@ class Link:
             self._writer.close()
             with suppress(OSError):
                 await self._writer.wait_closed()
+
+    async def discard(self) -> None:
+        """End a driver that this worker has started and has not begun to use."""
+        if self.child:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child, signal.SIGKILL)
+        await self.close()
+        self._reap_later()
+
+    def _reap_later(self) -> None:
+        for later in (0.2, 2.0, 20.0):  # the connection ends a moment before the process does
+            asyncio.get_running_loop().call_later(later, self.reap)
 
     def reap(self) -> None:
         if self.child:
@@ -233,12 +246,16 @@ class Drivers:
         folder = self.root / f"{self.spec.digest}-{secrets.token_hex(4)}"
         link = Link(folder, self._on_event, self._on_end)
         try:
-            link.child = await asyncio.to_thread(self._spawn, folder)
-            await asyncio.wait_for(link.connect(), 30)
-        except TimeoutError:
-            raise Unavailable(f"The Spark driver gave no sign of life in 30 s; see {folder / 'log'}.") from None
-        except OSError as fault:
-            raise Refused(f"A Spark driver cannot be started: {fault}.", code="spark.driver") from fault
+            link.child = self._spawn(folder)  # in no thread: who is cancelled meanwhile has to know whom to end
+            await asyncio.wait_for(link.connect(), HELLO)
+        except BaseException as fault:
+            await link.discard()
+            if isinstance(fault, TimeoutError):
+                said = f"The Spark driver gave no sign of life in {HELLO:.0f} s; see {folder / 'log'}."
+                raise Unavailable(said) from None
+            if isinstance(fault, OSError):
+                raise Refused(f"A Spark driver cannot be started: {fault}.", code="spark.driver") from fault
+            raise
         self._links.append(link)
         return link
 
