@@ -175,6 +175,17 @@ def test_automatic_maintenance_is_switched_off_and_on(served: Served, cli: Calla
     assert "starts by itself" in cli("policies", "enable").out
 
 
+@pytest.mark.requirement("CARE-14")
+def test_every_policy_says_whether_maintenance_starts_by_itself(served: Served, cli: Callable[..., Said]) -> None:
+    body = {"spec": {"tables": "lake.**", "operations": {"expire_snapshots": {}}}}
+    assert served("PUT", "/policies/nightly", json=body).json()["status"]["automatic"] is True
+    for verb, automatic in (("disable", False), ("enable", True)):
+        cli("policies", verb)
+        for words in (("policies",), ("policies", "list"), ("get", "policies")):
+            assert [one["status"]["automatic"] for one in cli(*words, "-o", "json").json] == [automatic]
+        assert served("GET", "/policies/nightly").json()["status"]["automatic"] is automatic
+
+
 @pytest.mark.parametrize(
     ("request_", "status", "said"),
     [

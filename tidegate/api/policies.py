@@ -38,10 +38,11 @@ KIND = MaintenancePolicy.KIND
 
 @router.get("/policies")
 async def list_policies(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
-    """Policies, by name."""
+    """Policies, by name; `status.automatic`: whether maintenance starts by itself at all."""
     page = await policies.page(store, cursor=decode_cursor("policies", cursor), limit=limit)
     reach = await policies.reach(store)
-    items = [table_shapes.policy(one, reach.get(one.name, (Reach(), ""))) for one in page.items]
+    automatic = (await store.maintenance()).automatic
+    items = [table_shapes.policy(one, reach.get(one.name, (Reach(), "")), automatic=automatic) for one in page.items]
     return shapes.page(items, encode_cursor("policies", page.next))
 
 
@@ -119,7 +120,8 @@ async def _put(
 
 async def _shown(store: ControlStore, record: PolicyRecord) -> dict[str, Any]:
     reach = await policies.reach(store)
-    return table_shapes.policy(record, reach.get(record.name, (Reach(), "")))
+    automatic = (await store.maintenance()).automatic
+    return table_shapes.policy(record, reach.get(record.name, (Reach(), "")), automatic=automatic)
 
 
 # ── maintenance that starts by itself ──────────────────────────────────────────────────────────────────────────────

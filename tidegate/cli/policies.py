@@ -28,7 +28,7 @@ def whole(context: typer.Context, form: Output = Form.TABLE) -> None:
 
 @app.command("list")
 def list_policies(form: Output = Form.TABLE) -> None:
-    """Every policy, and whether maintenance starts by itself."""
+    """Every policy, and whether maintenance starts by itself (in JSON `status.automatic` of each)."""
     with Client() as client:
         items = list(client.items("/policies"))
         switch = client.get("/maintenance")

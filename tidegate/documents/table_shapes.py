@@ -25,9 +25,9 @@ from tidegate.ports.tables import CareRecord, PolicyRecord, Switch, TableRecord
 _NO_FIGURES = frozenset({"assessed_at", "snapshot", "fault", "files", "snapshot_times"})
 
 
-def policy(record: PolicyRecord, reach: tuple[Reach, str]) -> dict[str, Any]:
+def policy(record: PolicyRecord, reach: tuple[Reach, str], *, automatic: bool) -> dict[str, Any]:
     """A policy: its document, which revision of it is in force, and how many of the known tables it speaks for, with a
-    warning where it keeps none."""
+    warning where it keeps none; `automatic`: whether maintenance starts by itself at all."""
     reached, warning = reach
     return {
         "apiVersion": encode.API_VERSION,
@@ -40,6 +40,7 @@ def policy(record: PolicyRecord, reach: tuple[Reach, str]) -> dict[str, Any]:
             "author": record.author,
             "tables": reached.tables,
             "warning": warning or None,
+            "automatic": automatic,
         },
     }
 

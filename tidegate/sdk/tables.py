@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyStatus:
-    """`tables`: how many of the known ones it speaks for; `warning`: why it speaks for none."""
+    """`tables`: how many of the known ones it speaks for; `warning`: why it speaks for none; `automatic`: whether
+    maintenance starts by itself at all."""
 
     revision: int
     updated_at: datetime
     author: str
     tables: int
     warning: str | None
+    automatic: bool
 
 
 @dataclass(frozen=True, kw_only=True)
