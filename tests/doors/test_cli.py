@@ -101,6 +101,21 @@ def test_a_schedule_rests_in_the_way_that_is_asked_for(served: Served) -> None:
     assert said.status == 0, said.err
 
 
+@pytest.mark.requirement("OPS-2")
+def test_a_schedule_shows_the_fires_that_it_will_make_and_none_while_it_makes_none(served: Served) -> None:
+    served.declare("nightly")
+    for words, shown in (
+        (("enable", "nightly"), True),
+        (("disable", "nightly"), False),
+        (("disable", "nightly", "--mode", "backlog"), True),
+    ):
+        assert tidegate(*words, url=served.url).status == 0
+        page = tidegate("describe", "schedule", "nightly", url=served.url).out
+        [fires] = [line for line in page.splitlines() if line.startswith("Next fires")]
+        assert ("T02:00:00" in fires) is shown, fires
+        assert (" -" in tidegate("get", "schedules", url=served.url).out) is not shown
+
+
 @pytest.mark.requirement("OPS-4")
 def test_diff_says_by_its_status_whether_a_file_differs(served: Served, flights: Path) -> None:
     url = served.url

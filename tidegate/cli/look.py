@@ -50,7 +50,7 @@ def describe(
         item = client.get(path)
         if what == "schedules" and form is Form.TABLE:
             stats = client.get(f"{path}/stats")
-            fires = client.get(f"{path}/preview", count=3)["items"]
+            fires = [] if _at_rest(item) else client.get(f"{path}/preview", count=3)["items"]
             last = list(client.items(f"/namespaces/{segment(namespace)}/runs", schedule=name, most=5))
             output.display(_schedule_page(item, stats, fires, last))
         elif what == "runs" and form is Form.TABLE:
@@ -369,13 +369,23 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("State", ("enabled" if status.get("enabled") else _rests(status)) + _because(status.get("reason"))),
             ("Unsatisfiable", status.get("unsatisfiable")),
             ("Revision", status.get("revision")),
-            ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or "none"),
+            ("Next fires", ", ".join(f"{one['local_time']}" for one in fires) or _no_fires(item)),
             ("Runs ended", stats.get("total_runs") or "none yet"),
             ("Attempts", ", ".join(ended)),
         ]
     )
     spec = Text(output.as_yaml(item["spec"]).rstrip())
     return Group(head, Text("\nSpec", style="bold"), spec, Text("\nLast runs", style="bold"), table_of("runs", last))
+
+
+def _at_rest(item: Document) -> bool:
+    """Whether it makes no runs: disabled, and not in a way that goes on making some."""
+    status = item.get("status") or {}
+    return not status.get("enabled") and status.get("next_fire") is None
+
+
+def _no_fires(item: Document) -> str:
+    return "none while it is disabled" if _at_rest(item) else "none"
 
 
 _TOTALS = (
