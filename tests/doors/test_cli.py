@@ -2,10 +2,12 @@
 
 import json
 import socket
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from ruamel.yaml import YAML
@@ -13,6 +15,7 @@ from ruamel.yaml import YAML
 from tidegate.cli import output
 from tidegate.cli.client import Client
 from tidegate.cli.look import table_of
+from tidegate.domain.instants import HOUR, MINUTE
 
 from .conftest import Served, command, tidegate
 
@@ -101,7 +104,6 @@ def test_a_schedule_rests_in_the_way_that_is_asked_for(served: Served) -> None:
     assert said.status == 0, said.err
 
 
-@pytest.mark.requirement("OPS-2")
 def test_a_schedule_shows_the_fires_that_it_will_make_and_none_while_it_makes_none(served: Served) -> None:
     served.declare("nightly")
     for words, shown in (
@@ -114,6 +116,21 @@ def test_a_schedule_shows_the_fires_that_it_will_make_and_none_while_it_makes_no
         [fires] = [line for line in page.splitlines() if line.startswith("Next fires")]
         assert ("T02:00:00" in fires) is shown, fires
         assert (" -" in tidegate("get", "schedules", url=served.url).out) is not shown
+
+
+def test_a_lease_that_lapsed_is_nobodys(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time_ns() // 1000
+    rows = [
+        {"duty": "janitor", "instance_id": 7, "token": 3, "expires": now - MINUTE},
+        {"duty": "pauser", "instance_id": 8, "token": 4, "expires": now + HOUR},
+    ]
+    monkeypatch.setattr(type(served.doors.store), "leases", AsyncMock(return_value=rows))
+    found = {one["duty"]: one for one in tidegate("get", "leases", "-o", "json", url=served.url).json}
+    assert (found["janitor"]["lapsed"], found["janitor"]["instance_id"]) == (True, "7")
+    assert (found["pauser"]["lapsed"], found["pauser"]["instance_id"]) == (False, "8")
+    _, lapsed, held = tidegate("get", "leases", url=served.url).out.splitlines()
+    assert lapsed.split()[1] == "-" and "lapsed" in lapsed
+    assert held.split()[1] == "8" and "lapsed" not in held
 
 
 @pytest.mark.requirement("OPS-4")

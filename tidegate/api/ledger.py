@@ -21,6 +21,7 @@ from tidegate.control.common import OnUpdate
 from tidegate.documents import audited, parsing, shapes
 from tidegate.documents.declared import Declaration
 from tidegate.domain.errors import Fault, Invalid, TidegateError
+from tidegate.domain.instants import Instant
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 router = APIRouter()
@@ -158,13 +159,15 @@ async def list_instances(store: Store, limit: Limit = 100, cursor: Cursor = None
 
 @router.get("/leases", tags=["system"])
 async def list_leases(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
-    """Single-owner duties, and who has them."""
+    """Single-owner duties, and who has them; `lapsed`: nobody, its holder has lost it."""
+    now = await store.now()
     found, following = page_of("leases", await store.leases(), lambda one: str(one["duty"]), cursor, limit)
-    return shapes.page((_lease(dict(one)) for one in found), following)
+    return shapes.page((_lease(dict(one), now) for one in found), following)
 
 
 _TEXT: dict[str, Callable[[Any], Any]] = {"expires": shapes.moment, "instance_id": str}
 
 
-def _lease(one: dict[str, Any]) -> dict[str, Any]:
-    return {key: _TEXT[key](value) if isinstance(value, int) and key in _TEXT else value for key, value in one.items()}
+def _lease(one: dict[str, Any], now: Instant) -> dict[str, Any]:
+    told = {key: _TEXT[key](value) if isinstance(value, int) and key in _TEXT else value for key, value in one.items()}
+    return {**told, "lapsed": one["expires"] is None or one["expires"] <= now}

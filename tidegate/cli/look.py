@@ -155,7 +155,13 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
             return grid(("ID", "ROLE", "NAME", "PID", "EPOCH", "HEARTBEAT"), lines, empty="Nobody is here.")
         case "leases":
             duties = [
-                (one.get("duty"), one.get("instance_id"), one.get("token"), when(one.get("expires"))) for one in items
+                (
+                    one.get("duty"),
+                    None if one.get("lapsed") else one.get("instance_id"),
+                    one.get("token"),
+                    ("lapsed " if one.get("lapsed") else "") + when(one.get("expires")),
+                )
+                for one in items
             ]
             return grid(("DUTY", "INSTANCE", "TOKEN", "EXPIRES"), duties, empty="No leases.")
         case "policies":

@@ -112,10 +112,13 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
+    """`lapsed`: nobody has the duty; `instance_id` had it last."""
+
     duty: str
     instance_id: str | None
     token: int
     expires: datetime | None
+    lapsed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
