@@ -9,7 +9,8 @@ SECONDS ?= 20
 # A machine may forbid it to write compiled modules. Tests start hundreds of processes: each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test check bench sim chaos mutants requirements reference lock format
+
+.PHONY: help setup demo test check static fast bench sim chaos mutants requirements reference lock format
 
 help:            ## what there is
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,11 +22,17 @@ demo: setup      ## the main job on real data: three minutes, and every promise 
 	@$(BIN)/python -m demo
 
 check: setup     ## format, lint, types, contracts, fast tests
+	@$(MAKE) --no-print-directory -j 2 static fast
+
+static:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow and not spark"
+
+# A fast test waits a good part of its time: one more process than cores keeps them busy.
+fast:
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not slow and not spark"
 
 test: setup      ## the whole test suite, with real PostgreSQL, Spark and Iceberg
 	$(BIN)/pytest -n 2 --dist loadgroup

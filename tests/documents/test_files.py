@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tidegate.documents import declared
+from tidegate.documents import declared, files
 from tidegate.documents.files import check, raw_documents
 from tidegate.domain.errors import Invalid, NotFound
 
@@ -131,3 +131,11 @@ def test_half_a_character_is_a_fault_wherever_it_stands(text: str) -> None:
     told = faults("\n".join([*lines[: lines.index("---")], text]))
     assert told
     assert all(one.encode() for one in told)
+
+
+def test_more_documents_than_one_request_may_write_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST", 2)
+    file = tmp_path / "many.yaml"
+    file.write_text("\n---\n".join(f"kind: Pool\nmetadata: {{name: p{number}}}" for number in range(3)))
+    with pytest.raises(Invalid, match="many.yaml: holds 3 documents, and at most 2 are written at once: divide it"):
+        raw_documents(file)

@@ -49,6 +49,17 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "missing_expression": ({"trigger": {"type": "cron"}}, "spec.trigger.expression", "is missing"),
     "bad_cron": ({"trigger": {**CRON, "expression": "61 2 * * *"}}, "spec.trigger.expression", "minute"),
     "never_matches": ({"trigger": {**CRON, "expression": "0 0 31 2 *"}}, "spec.trigger.expression", "never"),
+    "digits_of_another_script": (
+        {"trigger": {"type": "interval", "every": "PT٥S"}},
+        "spec.trigger.every",
+        "not an interval",
+    ),
+    "a_timeout_in_other_digits": ({"timeout": {"run": "PT١H"}}, "spec.timeout.run", "duration"),
+    "before_the_epoch": (
+        {"trigger": {"type": "at", "time": "1950-01-01T00:00:00Z"}},
+        "spec.trigger.time",
+        "must lie between the years 1970 and 2199",
+    ),
     "seconds_opt_in": ({"trigger": {**CRON, "expression": "* 0 2 * * *"}}, "spec.trigger.expression", "seconds"),
     "bad_zone": ({"trigger": {**CRON, "timezone": "Europe/Berln"}}, "spec.trigger.timezone", "Europe/Berlin"),
     "end_before_start": (

@@ -178,3 +178,14 @@ def test_what_settings_say_of_maintenance_is_what_is_decided_by(tmp_path: Path) 
     assert found == Ruling(conditions=False, throttles=expected)
     (tmp_path / "tidegate.toml").unlink()
     assert load(home=tmp_path, environ={}).maintenance.ruling == DEFAULT_RULING
+
+
+@pytest.mark.requirement("HA-2")
+@pytest.mark.parametrize(
+    "given", [{"heartbeat": "PT10S", "patience": "PT1S"}, {"patience": "PT1S"}, {"heartbeat": "PT3S"}]
+)
+def test_who_would_be_declared_dead_between_two_heartbeats_is_told_so(tmp_path: Path, given: dict[str, str]) -> None:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in given.items())
+    (tmp_path / "tidegate.toml").write_text(f"[scheduler]\n{lines}")
+    with pytest.raises(Invalid, match=r"scheduler: patience must be at least 2 times heartbeat, so "):
+        load(home=tmp_path, environ={})

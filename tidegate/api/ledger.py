@@ -18,7 +18,7 @@ from tidegate.control import apply as applying
 from tidegate.control import audit as auditing
 from tidegate.control import preview as previewing
 from tidegate.control.common import OnUpdate
-from tidegate.documents import audited, parsing, shapes
+from tidegate.documents import audited, files, parsing, shapes
 from tidegate.documents.declared import Declaration
 from tidegate.domain.errors import Fault, Invalid, TidegateError
 from tidegate.domain.instants import Instant
@@ -26,7 +26,8 @@ from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 router = APIRouter()
 
-MOST_DOCUMENTS = 10_000
+AT_A_STRETCH = 50
+"""Documents that are checked between two turns of all else."""
 
 
 @router.post("/apply", tags=["documents"], openapi_extra=document_body())
@@ -39,7 +40,7 @@ async def apply_documents(
     strict: StrictQuery = False,
 ) -> dict[str, Any]:
     """{documents: [...]}: all of them are written, or none."""
-    documents = _documents(body)
+    documents = await _documents(body)
     done = await applying.apply(store, documents, who=who, on_update=on_update, dry_run=dry_run, strict=strict)
     return shapes.page(map(shapes.applied, done), None)
 
@@ -47,15 +48,16 @@ async def apply_documents(
 @router.post("/diff", tags=["documents"], openapi_extra=document_body())
 async def diff_documents(store: Store, body: Body) -> dict[str, Any]:
     """{documents: [...]}: how each differs from what is stored."""
-    return shapes.page(map(shapes.difference, await applying.diff(store, _documents(body))), None)
+    return shapes.page(map(shapes.difference, await applying.diff(store, await _documents(body))), None)
 
 
-def _documents(body: dict[str, Any]) -> Sequence[Declaration]:
-    """Every document checked; the faults of all of them together."""
+async def _documents(body: dict[str, Any]) -> Sequence[Declaration]:
+    """Every document checked; the faults of all of them together. Thousands take seconds, in which all else goes on."""
     only(body, "documents", "namespace")
     given = body.get("documents")
-    if not isinstance(given, list) or len(given) > MOST_DOCUMENTS:
-        reason = f"must be a list of at most {MOST_DOCUMENTS} documents"
+    if not isinstance(given, list) or len(given) > files.MOST:
+        many = f"; there are {len(given):,}: apply them in parts" if isinstance(given, list) else ""
+        reason = f"must be a list of at most {files.MOST:,} documents{many}"
         raise Problem(422, f"documents {reason}", faults=[Fault("documents", reason)])
     namespace = body.get("namespace") or DEFAULT_NAMESPACE
     if not isinstance(namespace, str):
@@ -63,6 +65,8 @@ def _documents(body: dict[str, Any]) -> Sequence[Declaration]:
     found: list[Declaration] = []
     faults: list[Fault] = []
     for index, raw in enumerate(given):
+        if not index % AT_A_STRETCH:
+            await asyncio.sleep(0)
         try:
             found.append(parsing.parse(raw, default_namespace=namespace, at=f"documents[{index}]"))
         except Invalid as invalid:

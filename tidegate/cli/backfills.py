@@ -171,7 +171,7 @@ def _path(backfill: str) -> str:
 
 def _instant(text: str | None) -> str | None:
     """A day is its beginning in UTC."""
-    return f"{text}T00:00:00Z" if text is not None and re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text
+    return f"{text}T00:00:00Z" if text is not None and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else text
 
 
 # ── shown ──────────────────────────────────────────────────────────────────────────────────────────────────────────

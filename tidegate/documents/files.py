@@ -17,15 +17,25 @@ from tidegate.documents.yaml import Read, read
 from tidegate.domain.errors import Fault, Invalid, NotFound, Refused
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
+MOST = 10_000
+"""Documents that one request may write, all of them or none."""
+
 
 def check(
     text: str, name: str, *, default_namespace: str = DEFAULT_NAMESPACE, folder: Path = Path()
 ) -> list[declared.Declaration]:
     """Every document of a text, checked; `name` stands in the faults, `folder` is where the files lie that a document
     names. Raises Invalid with all faults of all of them."""
+    reads, faults = read(text, name)
+    return _check(reads, faults, name, folder, default_namespace)
+
+
+def _check(
+    reads: Sequence[Read], found: Sequence[Fault], name: str, folder: Path, default_namespace: str
+) -> list[declared.Declaration]:
     made: list[declared.Declaration] = []
-    documents, faults = read(text, name)
-    for one in documents:
+    faults = list(found)
+    for one in reads:
         try:
             made.append(parse(with_ics(folder, one.value), default_namespace=default_namespace))
         except Invalid as invalid:
@@ -103,8 +113,11 @@ def with_ics(folder: Path, document: Any) -> Any:
 
 def of_text(text: str, name: str, folder: Path, *, default_namespace: str = DEFAULT_NAMESPACE) -> Documents:
     """The same of a text; relative files are looked up in `folder`. Raises Invalid."""
-    check(text, name, default_namespace=default_namespace, folder=folder)
-    reads = read(text, name)[0]
+    reads, found = read(text, name)
+    if len(reads) > MOST:
+        reason = f"holds {len(reads):,} documents, and at most {MOST:,} are written at once: divide it"
+        raise Invalid([Fault(name, reason)], what=name)
+    _check(reads, found, name, folder, default_namespace)
     faults: list[Fault] = []
     notes: list[str] = []
     for one in reads:

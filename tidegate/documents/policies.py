@@ -158,6 +158,18 @@ class NumberLevels(Document):
         return _above(critical, info.data.get("warning"), "g")
 
 
+class PercentLevels(Document):
+    """From when on a share is an issue, 0 to 100; left out: never."""
+
+    warning: Percent | None = Field(default=None, description="from here on it is a WARNING")
+    critical: Percent | None = Field(default=None, description="from here on it is CRITICAL")
+
+    @field_validator("critical")
+    @classmethod
+    def _above(cls, critical: Any, info: ValidationInfo) -> Any:
+        return _above(critical, info.data.get("warning"), "g")
+
+
 class SizeLevels(Document):
     """From when on a size is an issue; left out: never."""
 
@@ -193,10 +205,12 @@ class ThresholdsSpec(Document):
     """From when on a figure of the health is an issue. What is not named keeps its default."""
 
     small_file: Size = Field(default=SMALL_FILE, description="smaller data files are called small")
-    large_file: Size = Field(default=LARGE_FILE, description="larger data files are called large")
-    small_file_percent: NumberLevels | None = Field(default=None, description="default 20 and 50")
+    large_file: Size = Field(
+        default=LARGE_FILE, description="larger data files are called large", validate_default=True
+    )
+    small_file_percent: PercentLevels | None = Field(default=None, description="default 20 and 50")
     small_file_count: NumberLevels | None = Field(default=None, description="no default")
-    large_file_percent: NumberLevels | None = Field(default=None, description="default 20 and 50")
+    large_file_percent: PercentLevels | None = Field(default=None, description="default 20 and 50")
     file_count: NumberLevels | None = Field(default=None, description="default 10,000 and 50,000")
     total_size: SizeLevels | None = Field(default=None, description="no default")
     delete_file_count: NumberLevels | None = Field(default=None, description="default 100 and 500")
@@ -208,6 +222,14 @@ class ThresholdsSpec(Document):
     manifest_size: SizeLevels | None = Field(default=None, description="default 100 MiB and 500 MiB")
     partition_count: NumberLevels | None = Field(default=None, description="default 5,000 and 10,000")
     partition_skew: NumberLevels | None = Field(default=None, description="default 3 and 10")
+
+    @field_validator("large_file")
+    @classmethod
+    def _not_small(cls, large: int, info: ValidationInfo) -> int:
+        small = info.data.get("small_file")
+        if small is not None and large <= small:
+            raise wrong(f"must be above small_file ({small} bytes), or a file is small and large; it is {large} bytes")
+        return large
 
     def levels(self) -> dict[Metric, Levels]:
         found = dict(DEFAULT_LEVELS)

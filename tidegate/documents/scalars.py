@@ -23,7 +23,7 @@ LONGEST = 36_525 * DAY
 """A hundred years: no duration of a document is longer."""
 _FIRST, _LAST = parse_instant("1900-01-01T00:00:00Z"), parse_instant("2200-01-01T00:00:00Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
 _EXPLAINED = "wrong"
 
 T = TypeVar("T")

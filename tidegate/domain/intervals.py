@@ -21,8 +21,8 @@ from tidegate.domain.zones import BEGINNING, END, EPOCH_ORDINAL, Local, resolve
 DEFAULT_ANCHOR: Local = 4 * DAY
 """Monday 1970-01-05T00:00 on the wall clock of the trigger's zone."""
 
-_LONG = re.compile(r"^P(?:(?P<y>\d+)Y)?(?:(?P<m>\d+)M)?(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?P<clock>T.+)?$")
-_SHORT = re.compile(r"^(?:(?P<y>\d+)y)?(?:(?P<m>\d+)mo)?(?:(?P<w>\d+)w)?(?:(?P<d>\d+)d)?(?P<clock>.*)$")
+_LONG = re.compile(r"^P(?:(?P<y>\d+)Y)?(?:(?P<m>\d+)M)?(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?P<clock>T.+)?$", re.ASCII)
+_SHORT = re.compile(r"^(?:(?P<y>\d+)y)?(?:(?P<m>\d+)mo)?(?:(?P<w>\d+)w)?(?:(?P<d>\d+)d)?(?P<clock>.*)$", re.ASCII)
 
 
 class Unit(StrEnum):

@@ -196,7 +196,7 @@ def _own_faults(trigger: Cron | Interval | AfterFinish | At | WindowDays) -> Ite
             yield from _window_faults(trigger)
         case At():
             if not 0 <= trigger.time < END:
-                yield Fault("time", "must lie between 1970 and 9999")
+                yield Fault("time", "must lie between the years 1970 and 2199")
         case _:
             assert_never(trigger)
 

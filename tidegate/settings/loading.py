@@ -167,5 +167,7 @@ def _fault(error: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) ->
     section, key = (path + ["", ""])[:2]
     source = next((name for name, layer in layers.items() if key in layer.get(section, {})), "")
     reason = str(error["msg"]).removeprefix("Value error, ")
+    if not key:
+        return Fault(section, reason)
     given = "not shown here" if SECRET.search(path[-1]) else repr(error.get("input"))
     return Fault(".".join(path[:2]), f"{reason}; given was {given} ({source})")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, Self, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND
+from tidegate.domain.instants import DAY, HOUR, MINUTE, SECOND, format_duration
 from tidegate.domain.maintenance.throttle import Ruling, Throttles
 from tidegate.settings.values import Size, Span, Wait, read_catalogs, read_database, read_names, read_pairs
+
+BEATS = 2
+"""Heartbeats that may be late or lost before a process is declared dead."""
 
 Kind: TypeAlias = Literal["pyspark", "spark_sql", "python", "command", "spark_submit", "http", "maintenance"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -49,7 +52,10 @@ class SchedulerSettings(Section):
     )
     poll: Span = Field(default=SECOND, description="longest sleep, should every notification be lost")
     heartbeat: Span = Field(default=SECOND, description="how often each process says that it is alive")
-    patience: Span = Field(default=5 * SECOND, description="silence after which a process is declared dead and fenced")
+    patience: Span = Field(
+        default=5 * SECOND,
+        description="silence after which a process is declared dead and fenced; at least twice the heartbeat",
+    )
     crash_wait: Wait = Field(
         default=5 * MINUTE,
         description="how long the oldest scheduler must have been up before a run starts again that crashed while "
@@ -57,6 +63,14 @@ class SchedulerSettings(Section):
     )
     resync: Span = Field(default=30 * SECOND, description="how often the store is compared with itself and mended")
     partitions_ahead: Span = Field(default=14 * DAY, description="how far ahead daily partitions are made")
+
+    @model_validator(mode="after")
+    def _outlasts_heartbeats(self) -> Self:
+        """Else healthy processes declare each other dead, one after the other, for ever."""
+        if self.patience < BEATS * self.heartbeat:
+            least, given = format_duration(BEATS * self.heartbeat), format_duration(self.patience)
+            raise ValueError(f"patience must be at least {BEATS} times heartbeat, so {least}, and is {given}")
+        return self
 
 
 class WorkerSettings(Section):
