@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,21 +17,25 @@ import psycopg
 import pytest
 from waiting import until
 
+from tidegate.domain.errors import Refused
+from tidegate.settings import load
 from tidegate.store import migrate
 from tidegate.store.embedded import EmbeddedServer, Shutdown
+from tidegate.store.store import PostgresStore
+from tidegate.wiring import open_doors
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @contextmanager
-def role(name: str, home: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def role(name: str, home: Path, url: str, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A process of that role, and what it says."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("TIDEGATE_")}
     said = home.parent / f"{name}.log"
     home.mkdir(exist_ok=True, mode=0o700)
     with said.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli.main", name, "--home", str(home)],
+            [sys.executable, "-m", "tidegate.cli.main", name, "--home", str(home), *more],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -81,3 +86,37 @@ def test_what_was_started_before_the_database_begins_with_it(tmp_path: Path) -> 
             assert process.wait(30) == 0
     finally:
         server.stop(Shutdown.IMMEDIATE)
+
+
+@pytest.mark.requirement("HA-9", "OPS-11")
+@pytest.mark.parametrize("name", ["scheduler", "worker", "api"])
+def test_a_role_that_a_newer_database_refuses_says_so_and_ends(tmp_path: Path, database_url: str, name: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO _yoyo_migration (migration_hash, migration_id, applied_at_utc)"
+            " VALUES ('x', '9999_later', now())"
+        )
+    more = ("--port", "0") if name == "api" else ()
+    with role(name, tmp_path / "home", database_url, *more) as (process, said):
+        assert process.wait(60) == 1
+        assert "written by a newer Tidegate" in said.read_text() and "Traceback" not in said.read_text()
+
+
+@pytest.mark.anyio
+async def test_the_doors_of_an_api_that_is_refused_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its presence ends by an exception; the connections of its store are given up all the same."""
+    closed: list[PostgresStore] = []
+
+    async def refused(*given: object) -> None:
+        raise Refused("not by this version")
+
+    async def close(store: PostgresStore) -> None:
+        closed.append(store)
+
+    monkeypatch.setattr("tidegate.wiring.doors.for_good", refused)
+    monkeypatch.setattr(PostgresStore, "close", close)
+    stop = asyncio.Event()
+    with pytest.raises(Refused, match="not by this version"):
+        async with open_doors(load(home=tmp_path, environ={}), stop) as (store, _):
+            await stop.wait()
+    assert closed == [store]

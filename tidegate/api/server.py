@@ -24,8 +24,10 @@ class Server(uvicorn.Server):
 
 
 async def serve(settings: Settings, listener: socket.socket, stop: asyncio.Event) -> None:
-    """Answer on `listener` until `stop` is set. Also while the database is away: then with 503."""
-    async with wiring.open_doors(settings) as (store, logs):
+    """Answer on `listener` until `stop` is set. Also while the database is away: then with 503.
+
+    Raises Refused: this version may not work with the database."""
+    async with wiring.open_doors(settings, stop) as (store, logs):
         doors = Doors(
             store=store,
             logs=logs,

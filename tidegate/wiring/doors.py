@@ -16,11 +16,13 @@ from tidegate.wiring.members import for_good, loop_of, member, membership
 
 
 @asynccontextmanager
-async def open_doors(settings: Settings) -> AsyncIterator[tuple[ControlStore, Logs]]:
+async def open_doors(settings: Settings, stop: asyncio.Event) -> AsyncIterator[tuple[ControlStore, Logs]]:
     """The store and the logs for the doors, and this API registered among the instances. Works while the database is
-    away: it registers when it can, and again when it was declared dead."""
+    away: it registers when it can, and again when it was declared dead. Where that is refused for good (the schema is
+    a newer version's) `stop` is set, and the refusal is raised when the doors are closed."""
     store = PostgresStore(settings.database.url, name="tidegate-api", size=settings.database.connections)
     presence = asyncio.create_task(for_good(lambda: _be_present(settings), asyncio.Event(), settings.database.url))
+    presence.add_done_callback(lambda _: stop.set())
 
     async def ended(attempt: AttemptKey) -> bool:
         record = await store.run(attempt.run)
@@ -30,9 +32,11 @@ async def open_doors(settings: Settings) -> AsyncIterator[tuple[ControlStore, Lo
         yield store, FileLogs(settings.home, ended)
     finally:
         presence.cancel()
-        with suppress(asyncio.CancelledError):
-            await presence
-        await store.close()
+        try:
+            with suppress(asyncio.CancelledError):
+                await presence
+        finally:
+            await store.close()
 
 
 async def _be_present(settings: Settings) -> None:
