@@ -181,7 +181,8 @@ def test_every_name_of_this_machine_is_welcome(served: Served, host: str) -> Non
 @pytest.mark.requirement("OPS-10")
 def test_a_page_of_another_site_may_not_speak_to_us(served: Served) -> None:
     problem(served("POST", "/preview", json={}, headers={"origin": "https://evil.example"}), 403, "origin")
-    problem(served("POST", "/preview", json={}, headers={"origin": "null"}), 403, "origin")
+    for origin in ("null", "http://[x", "http://[::1", "http://localhost:7420]"):
+        problem(served("POST", "/preview", json={}, headers={"origin": origin}), 403, "origin")
     assert served("GET", "/healthz", headers={"origin": "http://localhost:7420"}).status_code == 200
 
 

@@ -16,9 +16,10 @@ from tidegate.api.problems import Problem, of
 from tidegate.settings import is_loopback
 
 
-def _host_of(authority: str) -> str:
+def _host_of(address: str) -> str:
+    """The host of `http://HOST:PORT` or `//HOST:PORT`; empty where there is none."""
     try:
-        return urlsplit(f"//{authority}").hostname or ""
+        return urlsplit(address).hostname or ""
     except ValueError:
         return ""
 
@@ -43,9 +44,9 @@ class Guard:
     def _refuse(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin", "")
-        if self.loopback_only and not is_loopback(_host_of(host)):
+        if self.loopback_only and not is_loopback(_host_of(f"//{host}")):
             return Problem(403, f"The host {host!r} is not this machine; use localhost or 127.0.0.1.", code="host")
-        if self.loopback_only and origin and not is_loopback(_host_of(urlsplit(origin).netloc)):
+        if self.loopback_only and origin and not is_loopback(_host_of(origin)):
             return Problem(403, f"A page of {origin!r} may not speak to Tidegate.", code="origin")
         if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
             return Problem(400, "The address holds a NUL character, which nothing here is named by.")
