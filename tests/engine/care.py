@@ -88,6 +88,7 @@ class Lake:
             manifest_bytes=1000,
             partitions=1,
             most_files_in_partition=small + 1,
+            columns=("id", "day", "where.city"),
             files=(PartitionFiles(partition="", sizes=(*([MIB] * small), 500 * MIB)),),
         )
         return Survey(table=table, health=health_json(health))

@@ -12,6 +12,7 @@ from tidegate.control import care, policies, runs, schedules, tables
 from tidegate.control.common import OnUpdate
 from tidegate.documents import parsing
 from tidegate.documents.declared import Schedule
+from tidegate.documents.table_sentences import why
 from tidegate.domain.errors import Conflict, Invalid, NotFound, Refused
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import HOUR, MINUTE
@@ -198,6 +199,29 @@ def test_a_dry_run_starts_nothing_and_says_what_it_would_do(world: CareWorld) ->
     (would,) = crank(tables.maintain(world.store, FLIGHTS, who="ann", dry_run=True))
     assert would.run is None and would.prediction.removes == 9
     assert world.history() == []
+
+
+@pytest.mark.requirement("CARE-8", "CARE-10")
+@pytest.mark.parametrize("order", ["nope ASC NULLS LAST", "id, bucket(4, nope)", "zorder(ID, nope)", "`nope`"])
+def test_a_sort_by_a_column_that_is_not_there_is_refused_before_anything_starts(world: CareWorld, order: str) -> None:
+    world.policy(
+        operations={"rewrite_data_files": {"when": {"small_file_percent": 20}, "options": {"sort_order": order}}}
+    )
+    world.write()
+    world.look()
+    said = "there is no column 'nope' (it has: id, day, where.city)"
+    (would,) = crank(tables.maintain(world.store, FLIGHTS, who="ann", dry_run=True))
+    assert said in would.prediction.why and would.prediction.removes is None
+    with pytest.raises(Refused, match="there is no column 'nope'") as refused:
+        crank(tables.maintain(world.store, FLIGHTS, who="ann"))
+    assert refused.value.code == "maintenance.no_column"
+    (decision,) = world.status().decisions
+    assert decision.verdict.value == "wait" and said in why(decision)
+    assert not world.open()
+    world.policy(
+        operations={"rewrite_data_files": {"when": {"small_file_percent": 20}, "options": {"sort_order": "day"}}}
+    )
+    assert crank(tables.maintain(world.store, FLIGHTS, who="ann"))
 
 
 @pytest.mark.requirement("CARE-2")

@@ -178,3 +178,12 @@ def test_wrong_options_reach_nothing(location, tmp_path):
     end = attempt.end()
     assert (end["outcome"], end["error"]["code"], attempt.asked) == ("failed", "invalid", [])
     assert "did you mean 'target-file-size-bytes'" in end["error"]["message"]
+
+
+@pytest.mark.requirement("CARE-2", "CARE-10")
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_sort_by_a_column_that_is_not_there_reaches_nothing(location, tmp_path, dry_run):
+    attempt = Attempted(location, tmp_path, options={"strategy": "sort", "sort_order": "nope"}, dry_run=dry_run)
+    end = attempt.end()
+    assert (end["outcome"], end["error"]["code"], attempt.asked) == ("failed", "maintenance.no_column", [])
+    assert end["error"]["message"].startswith("there is no column 'nope' in lake.raw.t (it has: n)")

@@ -70,7 +70,11 @@ def test_what_is_wrong_is_said_in_its_own_words(lake):
     wrong = lake.care(table, "rewrite_data_files", outcome="failed", options={"target-file-size": 1})
     assert wrong["code"] == "invalid" and "did you mean 'target-file-size-bytes'" in wrong["message"]
     column = lake.care(table, "rewrite_data_files", outcome="failed", options={"sort_order": "nowhere ASC"})
-    assert "nowhere" in column["message"] and not column["changed"]
+    assert column["code"] == "maintenance.no_column" and "there is no column 'nowhere'" in column["message"]
+    where = lake.care(
+        table, "rewrite_data_files", outcome="failed", options={"where": "nowhere = 1", "rewrite-all": True}
+    )
+    assert "nowhere" in where["message"] and "\n" not in where["message"] and not where["changed"]
     missing = lake.care("care.never", "rewrite_data_files", outcome="failed")
     assert missing["code"] == "maintenance.no_table"
     snapshot = lake.metadata(table)["snapshots"][-1]

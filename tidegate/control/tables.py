@@ -130,7 +130,8 @@ async def maintain(
 ) -> tuple[Maintained, ...]:
     """Start an operation, or all that its policy enables, whatever conditions and schedules say; one after the other,
     after what maintains the table now. The budget of the policy holds. `dry_run`: only say what it would do. Raises
-    NotFound; Invalid (an unknown operation or policy); Refused; Conflict where the budget is spent."""
+    NotFound; Invalid (an unknown operation or policy); Refused, also where one is known to fail; Conflict where the
+    budget is spent."""
     wanted = None if operation is None else _operation(operation)
     async with store.changing() as tx:
         await tx.lock_maintenance()
@@ -144,6 +145,7 @@ async def maintain(
         found = [_plan(one, record, by, given, now) for one in operations]
         if dry_run:
             return tuple(found)
+        _refuse_impossible(found, record)
         _afford(found, name, by, given, now)
         keep = (await tx.snapshots_needed([name])).get(name, ())
         after = await deciding.died(tx, name, given.care.get(name, {}))
@@ -196,6 +198,19 @@ def _plan(operation: Operation, record: TableRecord, policy: Policy | None, give
         prediction=prediction,
         bytes=cost(operation, prediction, health),
     )
+
+
+def _refuse_impossible(found: Sequence[Maintained], record: TableRecord) -> None:
+    """What is known to fail is not started. A table that changed since it was measured may have the column by now."""
+    if record.location != record.assessed:
+        return
+    for one in found:
+        if one.prediction.impossible:
+            raise Refused(
+                f"{one.operation.value} on {record.table} cannot be started. {one.prediction.why}",
+                remedy=f"Correct the options in policy {one.policy!r}.",
+                code="maintenance.no_column",
+            )
 
 
 def _afford(found: Sequence[Maintained], table: str, policy: Policy | None, given: Facts, now: Instant) -> None:

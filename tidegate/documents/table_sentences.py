@@ -65,6 +65,8 @@ def sentence(block: Block) -> str:
             return f"Another operation goes first: {block.detail}."
         case Because.NOTHING_TO_DO:
             return f"It would change nothing: {block.detail}"
+        case Because.IMPOSSIBLE:
+            return block.detail
         case _:
             assert_never(block.because)
 

@@ -106,6 +106,25 @@ class TableFiles:
             raise ValueError(f"snapshot {snapshot['snapshot-id']} has no manifest list; rewrite the table's manifests")
         return manifest_list(self.io, snapshot["manifest-list"])
 
+    def columns(self) -> tuple[str, ...]:
+        """Of the current schema, by name; nested ones with their path."""
+        current = self.metadata.get("current-schema-id", 0)
+        schemas = self.metadata.get("schemas") or ()
+        found = next((one for one in schemas if one.get("schema-id") == current), self.metadata.get("schema"))
+        return tuple(_columns(found, "")) if found is not None else ()
+
+
+def _columns(kind: Any, path: str) -> Iterator[str]:
+    """What is below a type of a schema, and itself where it has a path."""
+    if path:
+        yield path
+    if not isinstance(kind, dict):
+        return
+    below = [(one["name"], one["type"]) for one in kind.get("fields") or ()]
+    below += [(name, kind[name]) for name in ("element", "key", "value") if name in kind]
+    for name, one in below:
+        yield from _columns(one, f"{path}.{name}" if path else name)
+
 
 def open_table(location: str, properties: Mapping[str, str]) -> TableFiles:
     """Raises what the storage or the format raises: OSError, ValueError, KeyError."""
@@ -148,6 +167,7 @@ def health_of(table: TableFiles, now: Instant, memory: Memory | None = None) -> 
         target_file_bytes=_number(table.properties.get("write.target-file-size-bytes")),
         max_snapshot_age=None if (age := _number(table.properties.get(MAX_AGE))) is None else age * MILLISECOND,
         min_snapshots=_number(table.properties.get(MIN_SNAPSHOTS)),
+        columns=table.columns() or None,
         stats_snapshot=_newest(table, "statistics"),
         partition_stats_snapshot=_newest(table, "partition-statistics"),
     )

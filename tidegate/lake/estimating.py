@@ -12,6 +12,7 @@ from typing import Any
 from tidegate.domain.errors import Fault, Invalid, Refused
 from tidegate.domain.instants import Instant, format_duration
 from tidegate.domain.maintenance.accepted import OPTIONS, Kind
+from tidegate.domain.maintenance.columns import without_columns
 from tidegate.domain.maintenance.health import TableHealth
 from tidegate.domain.maintenance.operations import REWRITES_ROWS, Operation
 from tidegate.domain.maintenance.options import Options, Value, check
@@ -87,7 +88,9 @@ def estimate(
 def plan(
     table: str, operation: Operation, options: Options, files: TableFiles, *, keep: Collection[int], now: Instant
 ) -> Plan:
-    """The plan for a table that is open."""
+    """The plan for a table that is open. Raises Refused where it must not or cannot be done."""
+    if wrong := without_columns(operation, options, files.columns() or None, table):
+        raise Refused(wrong, remedy="Correct the policy's options.", code="maintenance.no_column")
     health = health_of(files, now)
     prediction = predict(operation, health, options, now)
     kept: tuple[int, ...] = ()

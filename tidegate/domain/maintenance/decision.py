@@ -75,6 +75,7 @@ class Because(StrEnum):
     MIN_INTERVAL = "min_interval"
     ANOTHER_FIRST = "another_first"
     NOTHING_TO_DO = "nothing_to_do"
+    IMPOSSIBLE = "impossible"
 
 
 _OF: Mapping[Because, Blocker] = {
@@ -94,6 +95,7 @@ _OF: Mapping[Because, Blocker] = {
     Because.MIN_INTERVAL: Blocker.CONSTRAINT,
     Because.ANOTHER_FIRST: Blocker.CONSTRAINT,
     Because.NOTHING_TO_DO: Blocker.PREDICTED_NOOP,
+    Because.IMPOSSIBLE: Blocker.CONSTRAINT,
 }
 
 
@@ -263,6 +265,8 @@ def _judge(state: TableState, asked: _Asked, always: Sequence[Block], terms: Ter
         due = due if due is not None else _overdue(rule, history, state.since, now)
     if not rule.enabled:
         blocks.append(_DISABLED)
+    if prediction.impossible:
+        blocks.append(Block(Because.IMPOSSIBLE, None, prediction.why))
     blocks += always
     ready = forced or holds
     if not blocks:

@@ -98,6 +98,8 @@ class TableHealth:
     stats_snapshot: int | None = None
     """The snapshot of which the newest table statistics are."""
     partition_stats_snapshot: int | None = None
+    columns: tuple[str, ...] | None = None
+    """By name; nested ones with their path."""
     files: tuple[PartitionFiles, ...] | None = None
 
     def counted(self, small: int, large: int) -> TableHealth:

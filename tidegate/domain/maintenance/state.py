@@ -50,8 +50,8 @@ class Prediction:
     `removes`: by how many its kind of thing would become fewer (data files, delete files, manifests, snapshots); less
     than 0 where large files are divided. `others`: files that are rewritten for another reason than their number
     (deletes that apply to them, their size, because all are). `deletes`: delete files that readers need not open for
-    them any more. `files`, `bytes`: what it would read and write anew; 0 `bytes` for what rewrites no data. `why`: a
-    sentence.
+    them any more. `files`, `bytes`: what it would read and write anew; 0 `bytes` for what rewrites no data.
+    `impossible`: it is known to fail, also when it is forced. `why`: a sentence.
     """
 
     removes: int | None = None
@@ -59,6 +59,7 @@ class Prediction:
     deletes: int = 0
     files: int | None = None
     bytes: int | None = None
+    impossible: bool = False
     why: str = ""
 
     @property

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tidegate.domain.instants import DAY, SECOND, Instant
 from tidegate.domain.maintenance import planning
+from tidegate.domain.maintenance.columns import speaks_of_columns, without_columns
 from tidegate.domain.maintenance.health import MIB, TableHealth
 from tidegate.domain.maintenance.operations import REWRITES_ROWS, Operation
 from tidegate.domain.maintenance.options import Options
@@ -65,6 +66,16 @@ def predict(operation: Operation, health: TableHealth | None, options: Options, 
     """What an operation with these options would do to a table of that health."""
     if health is None or health.fault is not None:
         return UNKNOWN
+    if wrong := without_columns(operation, options, health.columns):
+        return Prediction(bytes=0, impossible=True, why=f"It would fail: {wrong}.")
+    prediction = _predicted(operation, health, options, now)
+    if health.columns is None and not prediction.noop and speaks_of_columns(operation, options):
+        why = f"{prediction.why} Whether the table has the columns that its options name is seen when it runs."
+        return replace(prediction, why=why)
+    return prediction
+
+
+def _predicted(operation: Operation, health: TableHealth, options: Options, now: Instant) -> Prediction:
     match operation:
         case Operation.REWRITE_DATA_FILES:
             return _data_files(health, options)

@@ -15,7 +15,7 @@ from typing import Any
 from tidegate.domain.maintenance.health import PartitionFiles, TableHealth
 from tidegate.domain.maintenance.state import History, Prediction
 
-_LISTS = frozenset({"files", "snapshot_times"})
+_LISTS = frozenset({"files", "snapshot_times", "columns"})
 
 
 def health_json(health: TableHealth) -> dict[str, Any]:
@@ -23,14 +23,16 @@ def health_json(health: TableHealth) -> dict[str, Any]:
     said = _said(health)
     if health.snapshot_times is not None:
         said["snapshot_times"] = pack(health.snapshot_times)
+    if health.columns is not None:
+        said["columns"] = list(health.columns)
     if health.files is not None:
         said["files"] = [_partition_json(one) for one in health.files]
     return said
 
 
 def figures(health: Mapping[str, Any]) -> dict[str, Any]:
-    """A health's JSON without the sizes of files and the times of snapshots, which only the newest is asked for: a
-    fiftieth of it in a large table."""
+    """A health's JSON without the sizes of files, the times of snapshots and the columns, which only the newest is
+    asked for: a fiftieth of it in a large table."""
     return {name: value for name, value in health.items() if name not in _LISTS}
 
 
@@ -39,6 +41,8 @@ def health_of(raw: Mapping[str, Any]) -> TableHealth:
     said = _known(TableHealth, raw)
     if said.get("snapshot_times") is not None:
         said["snapshot_times"] = unpack(said["snapshot_times"])
+    if said.get("columns") is not None:
+        said["columns"] = tuple(said["columns"])
     if said.get("files") is not None:
         said["files"] = tuple(_partition_of(one) for one in said["files"])
     return TableHealth(**said)
