@@ -44,6 +44,6 @@ async def what_is_missing(here: Doors) -> list[Fault]:
     except TimeoutError:
         return [Fault("database", f"the database did not answer within {PATIENCE:g} s")]
     except TidegateError as error:
-        return [Fault("database", f"the database does not answer: {error.message}")]
+        return [Fault("database", error.message.rstrip("."))]
     alive = {one.role for one in instances if now - one.heartbeat <= here.patience}
     return [] if "all" in alive else [Fault(role, f"no {role} is alive") for role in here.roles if role not in alive]
