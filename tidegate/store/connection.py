@@ -52,6 +52,7 @@ SET jit = off;
 SET timezone = 'UTC';
 """
 _LONGEST = b"SET transaction_timeout = '10s'"  # also where a process froze between two statements of a pipeline
+_UNHURRIED = b"SET transaction_timeout = 0"
 _PATIENT = ("SET LOCAL transaction_timeout = 0", "SET LOCAL transaction_timeout = '5min'")
 """A clock that runs is set anew only after it was stopped."""
 ANSWER, ANSWER_PATIENT = 15.0, 310.0
@@ -115,8 +116,9 @@ class Database:
         self._closed = True
         await self._drop_idle()
 
-    async def connect(self, purpose: str = "") -> Connection:
-        """A connection outside the pool, in autocommit. Its user closes it."""
+    async def connect(self, purpose: str = "", *, hurried: bool = True) -> Connection:
+        """A connection outside the pool, in autocommit. Its user closes it. Not `hurried`: no transaction of it is
+        ended because it took long; its user bounds its statements (`statement_timeout`)."""
         name = f"{self._name} {purpose}".strip()
         try:
             connection: Connection = await AsyncConnection.connect(
@@ -131,7 +133,7 @@ class Database:
             with bounded(connection):
                 await connection.execute(_SESSION)
                 if connection.info.server_version >= 170000:
-                    await connection.execute(_LONGEST)
+                    await connection.execute(_LONGEST if hurried else _UNHURRIED)
         except psycopg.Error as error:
             await connection.close()
             raise translate(error) from error
@@ -290,8 +292,13 @@ def translate(error: psycopg.Error, *, committing: bool = False) -> TidegateErro
             )
         case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
             return Unavailable(f"Another transaction was in the way: {said}", code="contended")
-        case errors.IdleInTransactionSessionTimeout() | errors.TransactionTimeout():
+        case errors.IdleInTransactionSessionTimeout():
             return Unavailable("This process slept inside a transaction; the database rolled it back.", code="slept")
+        case errors.TransactionTimeout():
+            return Unavailable(
+                "A transaction took longer than it may, or this process slept in it; the database rolled it back.",
+                code="too_long",
+            )
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification() | errors.InvalidCatalogName():
             return Unavailable(
                 f"The database refuses us: {said}", remedy="Check TIDEGATE_DATABASE_URL.", code="database_refuses"

@@ -7,7 +7,7 @@ and then attached does not. Each is made in a short transaction of its own, besi
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from psycopg import errors, sql
@@ -21,11 +21,14 @@ _LOCK = 0x7469_6465_0000_0002
 _TABLES = {"run": DAY, "attempt": DAY, "event": 1, "arrival": 1}  # what one day is in units of the partition column
 _LONG = 600.0
 """Seconds for the removal of many days: each waits for old readers."""
+OLD_READERS = 30
+"""Seconds for which one day waits for those who have read its table in a transaction that is still open."""
 _STORAGE = {"run": "WITH (fillfactor = 75)", "attempt": "", "event": "", "arrival": ""}
 _ATTACHED = """
 SELECT p.relname, c.relname, i.inhdetachpending
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent
 WHERE i.inhparent IN ('run'::regclass, 'attempt'::regclass, 'event'::regclass, 'arrival'::regclass)
+ORDER BY i.inhdetachpending DESC, c.relname
 """
 
 
@@ -111,16 +114,16 @@ class Partitions:
     async def drop(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
         """Drop partitions that lie wholly before `now - retention[table]` and hold no open run; their names.
 
-        What an interrupted earlier call left half detached is finished first.
+        What an interrupted earlier call left half detached is finished first: a table can have one such. A table with
+        old readers is left for the next time, the others are not.
         """
         gone: list[str] = []
-        connection = await self._database.connect("retention")
+        connection = await self._database.connect("retention", hurried=False)
         try:
             with bounded(connection, _LONG):
-                async for name in self._detach(connection, now, retention):
-                    gone.append(name)
+                await self._detach(connection, now, retention)
                 gone += await self._drop_detached(connection, now, retention)
-        except errors.QueryCanceled:
+        except (errors.QueryCanceled, errors.TransactionTimeout):
             log.warning("an old transaction holds up the removal of partitions; it is tried again next time")
         except errors.Error as error:
             raise translate(error) from error
@@ -129,15 +132,14 @@ class Partitions:
         self.forget()
         return sorted(set(gone))
 
-    async def _detach(
-        self, connection: Connection, now: Instant, retention: Mapping[str, Duration]
-    ) -> AsyncIterator[str]:
-        await connection.execute("SET statement_timeout = '30s'")  # detaching waits for the oldest snapshot
+    async def _detach(self, connection: Connection, now: Instant, retention: Mapping[str, Duration]) -> None:
+        await connection.execute(f"SET statement_timeout = '{OLD_READERS}s'".encode())
         rows = await (await connection.execute(_ATTACHED)).fetchall()
         live = await connection.execute(
             "SELECT DISTINCT slot / %s FROM run_live UNION SELECT DISTINCT slot / %s FROM attempt_open", (DAY, DAY)
         )
         busy = {row[0] for row in await live.fetchall()}
+        held: set[str] = set()
         for table, name, pending in rows:
             keep = retention.get(table)
             day = _day(name)
@@ -146,12 +148,16 @@ class Partitions:
                 or day is None
                 or (day + 1) * DAY > now - keep
                 or (table in ("run", "attempt") and day in busy)
+                or table in held
             ):
                 continue
             how = "FINALIZE" if pending else "CONCURRENTLY"
             detach = sql.SQL("ALTER TABLE {} DETACH PARTITION {} " + how)
-            await connection.execute(detach.format(sql.Identifier(table), sql.Identifier(name)))
-            yield name
+            try:
+                await connection.execute(detach.format(sql.Identifier(table), sql.Identifier(name)))
+            except errors.QueryCanceled:
+                held.add(table)
+                log.warning("an old transaction holds up the removal of %s; it is tried again next time", name)
 
     async def _drop_detached(
         self, connection: Connection, now: Instant, retention: Mapping[str, Duration]

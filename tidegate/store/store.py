@@ -18,10 +18,11 @@ import psycopg
 
 from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.ids import AttemptKey, Fence, RunKey, ScheduleId
-from tidegate.domain.instants import DAY, SECOND, Duration, Instant
+from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.ports.engine import Drift, OpenAttempt
 from tidegate.ports.pausing import Pausing
 from tidegate.store import admission, clocks, deadlines, resync
+from tidegate.store import retention as expiry
 from tidegate.store.admission import AdmissionTx
 from tidegate.store.arrays import Ints, Texts
 from tidegate.store.attempts import AttemptsTx, open_attempts
@@ -49,10 +50,7 @@ from tidegate.store.transactions import I, Parts, Tx, columns
 log = logging.getLogger(__name__)
 
 ATTEMPTS = load("attempts")
-UPKEEP = load("upkeep")
-EVENTS = load("events")
 SINKS = load("sinks")
-BACKFILLS = load("backfills")
 
 
 class EngineTransaction(
@@ -193,23 +191,7 @@ class PostgresStore(
         )
 
     async def drop_expired(self, now: Instant, retention: Mapping[str, Duration]) -> Sequence[str]:
-        """`runs` is how long runs and their attempts are kept, and what was measured of tables and done to them;
-        `events` how long events are. Of what archives keep, whole days go."""
-        kinds = {"run": "runs", "attempt": "runs", "event": "events", "arrival": "events"}
-        await self.parts.database.execute(UPKEEP.forget_answers, before=now - DAY)
-        await self.parts.database.execute(UPKEEP.forget_starts, now=now)
-        if (kept := retention.get("events")) is not None:
-            await self.parts.database.execute(EVENTS.forget_ids, before=now - kept)
-        if (kept := retention.get("runs")) is not None:
-            await self.parts.database.execute(UPKEEP.forget_instances, before=now - kept)
-            midnight = (now - kept) // DAY * DAY
-            await self.parts.database.execute(UPKEEP.forget_stretches, before=midnight)
-            await self.parts.database.execute(UPKEEP.forget_maintenance, before=midnight)
-            await self.parts.database.execute(UPKEEP.forget_health, before=midnight)
-            await self.parts.database.execute(BACKFILLS.forget, before=now - kept)
-        return await self.parts.partitions.drop(
-            now, {table: retention[kind] for table, kind in kinds.items() if kind in retention}
-        )
+        return await expiry.drop_expired(self.parts, now, retention)
 
     # ── wake-ups between processes ─────────────────────────────────────────────────────────────────────────────────
 

@@ -137,4 +137,6 @@ SET state = %(state)s, reason = %(reason)s, wake_at = CASE WHEN %(state)s = 'run
 WHERE b.id = %(id)s;
 
 -- forget: backfills that were over before an instant
-DELETE FROM backfill WHERE finished_at < %(before)s;
+DELETE FROM backfill
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM backfill WHERE finished_at < %(before)s LIMIT %(most)s))
+  AND finished_at < %(before)s;

@@ -102,4 +102,5 @@ WHERE a.id < %(before)s AND a.replayed_at IS NULL AND (%(namespace)s::text IS NU
 ORDER BY a.id DESC LIMIT %(limit)s;
 
 -- forget_ids: publishers' ids past retention
-DELETE FROM event_dedup WHERE at < %(before)s;
+DELETE FROM event_dedup
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM event_dedup WHERE at < %(before)s LIMIT %(most)s)) AND at < %(before)s;
