@@ -133,6 +133,15 @@ def test_a_lease_that_lapsed_is_nobodys(served: Served, monkeypatch: pytest.Monk
     assert held.split()[1] == "8" and "lapsed" not in held
 
 
+@pytest.mark.requirement("EVENT-9")
+def test_what_lies_before_a_sink_is_not_said_to_be_for_it(served: Served) -> None:
+    """`behind` counts events that its topics leave out, too."""
+    spec = {"type": "webhook", "url": "http://127.0.0.1:9/hook", "topics": ["run.failed"]}
+    assert served("PUT", "/sinks/alerts", json={"spec": spec}).is_success
+    heading, _ = tidegate("get", "sinks", url=served.url).out.splitlines()
+    assert "TO LOOK AT" in heading and "BEHIND" not in heading
+
+
 @pytest.mark.requirement("OPS-4")
 def test_diff_says_by_its_status_whether_a_file_differs(served: Served, flights: Path) -> None:
     url = served.url

@@ -144,7 +144,7 @@ def table_of(what: str, items: Sequence[Document]) -> Any:
             found = [(name_of(one), *map(_spec(one).get, ("kind", "snapshot")), _trouble(one)) for one in items]
             return grid(("NAME", "KIND", "SNAPSHOT", ""), found, empty="No datasets are declared or waited for.")
         case "sinks":
-            titles = ("NAME", "TYPE", "TO", "DELIVERED", "BEHIND", "SET ASIDE", "")
+            titles = ("NAME", "TYPE", "TO", "DELIVERED", "TO LOOK AT", "SET ASIDE", "")
             return grid(titles, map(_sink_row, items), empty="No sinks. Declare one: tidegate apply -f FILE")
         case "sources":
             heads = ("NAME", "TOPICS", "RECEIVED", "BEHIND", "SET ASIDE", "MISSED", "")
