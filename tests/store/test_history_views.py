@@ -10,12 +10,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from conformance.worlds import World
+from conformance.worlds import NS, World
 from psycopg.rows import dict_row
 
+from tidegate.control import backfills
+from tidegate.domain.backfills import Wish
 from tidegate.domain.history import SCHEMA, TABLES
-from tidegate.domain.instants import DAY, SECOND
+from tidegate.domain.instants import DAY, HOUR, SECOND
 from tidegate.domain.runs import State
+from tidegate.domain.triggers import Cron
+from tidegate.engine.backfiller import Backfiller, BackfillerSettings
 from tidegate.ports.tables import CareOrder, Measured, Seen, Settlement
 from tidegate.store.store import PostgresStore
 
@@ -74,6 +78,23 @@ async def test_runs_and_attempts_are_told_in_instants_and_seconds(world: World, 
     events = ask(emptied_database_url, "SELECT type, run_id, day, at FROM tidegate_history.events ORDER BY pos")
     assert ("run.succeeded", run["run_id"]) in [(one["type"], one["run_id"]) for one in events]
     assert all(one["day"] == one["at"].astimezone(UTC).date() for one in events)
+
+
+async def test_a_run_of_a_backfill_is_of_the_day_on_which_it_was_made(world: World, emptied_database_url: str) -> None:
+    """Retention drops it, and archives keep it, by that day: what is filled in today is not dropped tomorrow."""
+    await world.schedule("one", due=None, trigger=Cron(expression="0 2 * * *"))
+    long_ago = world.start // DAY * DAY - 30 * DAY
+    wish = Wish(start=long_ago, end=long_ago + DAY)
+    await backfills.create(world.store, NS, "one", wish, who="ann")
+    part = Backfiller(world.store, world.scheduler, BackfillerSettings(pause=0))
+    while (await part.step(world.at(SECOND))).did:
+        pass
+    [run] = ask(emptied_database_url, "SELECT day, slot, fire_time, created_at FROM tidegate_history.runs")
+    made = run["created_at"].astimezone(UTC)
+    assert run["day"] == made.date() and run["slot"] == round(made.timestamp() * SECOND)
+    assert run["fire_time"] == datetime.fromtimestamp((long_ago + 2 * HOUR) / SECOND, UTC)
+    [day] = [column for table in TABLES.values() if table.name == "runs" for column in table.columns][:1]
+    assert "made the run" in day.meaning and "backfill" in day.meaning
 
 
 async def test_maintenance_and_health_are_told_with_what_they_changed(world: World, emptied_database_url: str) -> None:
@@ -150,7 +171,12 @@ async def test_what_the_page_asks_in_sql_is_answered(world: World, emptied_datab
     launches = await world.begin_runs(world.at(3 * SECOND))
     await world.end(launches, world.at(10 * SECOND), outcome="failed")
     page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "query-history.md").read_text()
-    failing, pace, rewritten = re.findall(r"```sql\n(SELECT.*?)```", page, re.DOTALL)
+    failing, pace, rewritten, filled = re.findall(r"```sql\n(SELECT.*?)```", page, re.DOTALL)
     [row] = ask(emptied_database_url, failing.replace("now()", "timestamptz '2026-11-22'"))
     assert (row["schedule"], row["runs"], row["failures"]) == ("one", 1, 1)
-    assert ask(emptied_database_url, pace) == ask(emptied_database_url, rewritten) == []
+    assert (
+        ask(emptied_database_url, pace)
+        == ask(emptied_database_url, rewritten)
+        == ask(emptied_database_url, filled)
+        == []
+    )

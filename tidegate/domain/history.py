@@ -83,7 +83,12 @@ _RUN = (
     Column("schedule", _T, "name of the schedule; a deleted one keeps its rows"),
 )
 _RUN_KEY = (
-    Column("slot", _C, "first part of the run's key: its fire time, else when it was made; microseconds since 1970"),
+    Column(
+        "slot",
+        _C,
+        "first part of the run's key: the fire time of a run by a clock (cause fire), else (a backfill's, too) when it "
+        "was made; microseconds since 1970",
+    ),
     Column("schedule_id", _C, "second part; a schedule that is made again under its name has another"),
     Column("ord", _C, "third part"),
 )
@@ -92,7 +97,12 @@ RUNS = Table(
     "runs",
     "one row for each run of the ledger; stretches of missed fires are in `missed`",
     (
-        Column("day", Kind.DAY, "UTC day of the slot: of the fire time, else of when it was made"),
+        Column(
+            "day",
+            Kind.DAY,
+            "UTC day of the slot: of the fire time where a clock made the run (cause fire), else (a backfill's, too) "
+            "of when it was made",
+        ),
         *_RUN,
         Column("application", _T, "that the schedule belongs to; null: none"),
         Column("program", _T, "name of the program, of the same namespace"),

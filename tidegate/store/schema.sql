@@ -986,7 +986,7 @@ COMMENT ON COLUMN tidegate_history.attempts.started_at IS 'when it was handed ov
 COMMENT ON COLUMN tidegate_history.attempts.finished_at IS 'when its end was put on record';
 COMMENT ON COLUMN tidegate_history.attempts.duration_seconds IS 'from started_at to finished_at';
 COMMENT ON COLUMN tidegate_history.attempts.note IS 'JSON: all that the end said';
-COMMENT ON COLUMN tidegate_history.attempts.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.attempts.slot IS 'first part of the run''s key: the fire time of a run by a clock (cause fire), else (a backfill''s, too) when it was made; microseconds since 1970';
 COMMENT ON COLUMN tidegate_history.attempts.schedule_id IS 'second part; a schedule that is made again under its name has another';
 COMMENT ON COLUMN tidegate_history.attempts.ord IS 'third part';
 CREATE VIEW tidegate_history.events AS
@@ -1111,7 +1111,7 @@ COMMENT ON COLUMN tidegate_history.maintenance.files_after IS 'data files of the
 COMMENT ON COLUMN tidegate_history.maintenance.snapshots_expired IS 'how many; null: unknown';
 COMMENT ON COLUMN tidegate_history.maintenance.message IS 'what it did, as a sentence';
 COMMENT ON COLUMN tidegate_history.maintenance.result IS 'JSON: all that it said';
-COMMENT ON COLUMN tidegate_history.maintenance.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.maintenance.slot IS 'first part of the run''s key: the fire time of a run by a clock (cause fire), else (a backfill''s, too) when it was made; microseconds since 1970';
 COMMENT ON COLUMN tidegate_history.maintenance.schedule_id IS 'second part; a schedule that is made again under its name has another';
 COMMENT ON COLUMN tidegate_history.maintenance.ord IS 'third part';
 COMMENT ON COLUMN tidegate_history.maintenance.created_us IS 'created_at in microseconds since 1970';
@@ -1174,7 +1174,7 @@ CREATE VIEW tidegate_history.runs AS
      JOIN public.program p ON ((p.id = r.program_id)))
      LEFT JOIN public.run_live l ON (((l.slot = r.slot) AND (l.schedule_id = r.schedule_id) AND (l.ord = r.ord))));
 COMMENT ON VIEW tidegate_history.runs IS 'one row for each run of the ledger; stretches of missed fires are in `missed`';
-COMMENT ON COLUMN tidegate_history.runs.day IS 'UTC day of the slot: of the fire time, else of when it was made';
+COMMENT ON COLUMN tidegate_history.runs.day IS 'UTC day of the slot: of the fire time where a clock made the run (cause fire), else (a backfill''s, too) of when it was made';
 COMMENT ON COLUMN tidegate_history.runs.run_id IS 'the run''s id, as `tidegate runs` prints it';
 COMMENT ON COLUMN tidegate_history.runs.namespace IS 'of the schedule';
 COMMENT ON COLUMN tidegate_history.runs.schedule IS 'name of the schedule; a deleted one keeps its rows';
@@ -1196,7 +1196,7 @@ COMMENT ON COLUMN tidegate_history.runs.duration_seconds IS 'from started_at to 
 COMMENT ON COLUMN tidegate_history.runs.merged_into IS 'id of the run that took this one in';
 COMMENT ON COLUMN tidegate_history.runs.arguments IS 'JSON: what the program was given';
 COMMENT ON COLUMN tidegate_history.runs.inputs IS 'JSON: by dataset, what it was to read';
-COMMENT ON COLUMN tidegate_history.runs.slot IS 'first part of the run''s key: its fire time, else when it was made; microseconds since 1970';
+COMMENT ON COLUMN tidegate_history.runs.slot IS 'first part of the run''s key: the fire time of a run by a clock (cause fire), else (a backfill''s, too) when it was made; microseconds since 1970';
 COMMENT ON COLUMN tidegate_history.runs.schedule_id IS 'second part; a schedule that is made again under its name has another';
 COMMENT ON COLUMN tidegate_history.runs.ord IS 'third part';
 ALTER TABLE ONLY public.application
