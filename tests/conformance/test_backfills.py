@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.worlds import NS, World, plan_of
-from tidegate.control import audit, backfills
+from tidegate.control import audit, backfills, explain
 from tidegate.domain.backfills import Asked, BackfillState, Order, Reach, Reprocess, Span, Standing, Wish, identity
 from tidegate.domain.errors import Conflict, Invalid, NotFound
 from tidegate.domain.instants import HOUR, MINUTE, SECOND, Instant
@@ -161,6 +161,9 @@ async def test_paused_nothing_of_it_starts_and_resumed_it_goes_on_where_it_stood
     await walk(world, world.at(MINUTE + 1))
     assert await world.begin_runs(world.at(MINUTE + 2)) == []
     assert len((await backfills.get(world.store, backfill)).items) == 2
+    told = await explain.of_schedule(world.store, NS, "orders")
+    [node] = [one for one in told.tree.children if one.node == f"backfill {backfill}"]
+    assert node.satisfied is False and "paused (lunch)" in node.why and "0 of 4" in node.why
     resumed = await backfills.resume(world.store, backfill, who="ann")
     assert (resumed.record.state, resumed.record.reason) == (BackfillState.RUNNING, "")
     assert len(await run_all(world, backfill, world.at(MINUTE + 3))) == 4

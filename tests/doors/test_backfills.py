@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from waiting import until
 
+from tidegate.cli import backfills as shown
+from tidegate.cli import output
+
 from .conftest import Served, tidegate
 from .running import tidegate_up
 
@@ -108,6 +111,28 @@ def test_the_command_says_what_it_will_do_and_how_far_it_is(served: Served) -> N
     wrong = tidegate("backfill", "show", "seven", url=url)
     assert (wrong.status, "no" in wrong.err or "not" in wrong.err) == (1, True)
     assert tidegate("backfill", "create", "nightly", "--order", "latest", url=url).status == 2
+
+
+@pytest.mark.requirement("CATCH-6", "OPS-2")
+@pytest.mark.parametrize("state", ["planned", "superseded", "waiting"])
+def test_a_fire_time_without_a_run_is_not_in_hand(capsys: pytest.CaptureFixture[str], state: str) -> None:
+    """A paused backfill took its waiting run back: nothing of it goes on."""
+    names = ("settled", "percent", "passed", "live", "succeeded", "failed", "cancelled")
+    found = {
+        **dict.fromkeys(("id", "namespace", "schedule", "by", "order"), "x"),
+        "state": "paused",
+        "reason": "lunch",
+        "total": 20,
+        "expected": "PT32S",
+        **dict.fromkeys(("start", "end", "created_at"), at(3)),
+        "progress": {**dict.fromkeys(names, 0), "settled": 8, "succeeded": 8, "live": 1},
+        "items": [{"fire_time": at(2), "run": None, "state": state}],
+    }
+    output.display(shown.page_of(found))
+    page = capsys.readouterr().out
+    assert ("1 in hand" in page) is (state == "waiting")
+    assert ("1 to be run again" in page) is (state != "waiting")
+    assert "32 s once it is resumed" in page
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tidegate.cli.client import Client, segment
 from tidegate.cli.look import path_of
 from tidegate.cli.options import Namespace, Output, Schedule
 from tidegate.cli.output import Form, facts, grid, span, when
-from tidegate.domain.backfills import MOST_AT_ONCE, parse_identity
+from tidegate.domain.backfills import AGAIN, MOST_AT_ONCE, parse_identity
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.instants import parse_duration
 from tidegate.domain.naming import DEFAULT_NAMESPACE
@@ -132,7 +132,7 @@ def show(backfill: Backfill, follow: Follow = False, form: Output = Form.TABLE) 
             _follow(client, backfill, form)
             return
         found = client.get(_path(backfill))
-    output.show(form, found, lambda: _whole(found))
+    output.show(form, found, lambda: page_of(found))
 
 
 @app.command()
@@ -156,8 +156,9 @@ def cancel(backfill: Backfill, reason: Reason = "", form: Output = Form.TABLE) -
 def _verb(backfill: str, verb: str, reason: str, form: Form) -> None:
     with Client() as client:
         found = client.call("POST", f"{_path(backfill)}:{verb}", body={"reason": reason} if reason else {})
-    live = found["progress"]["live"]
-    rest = f"; {live} of its runs are still to end" if live and verb != "resume" else ""
+    live = found["progress"]["live"] - _unmade(found)
+    runs = "1 of its runs is" if live == 1 else f"{live} of its runs are"
+    rest = f"; {runs} still to end" if live > 0 and verb != "resume" else ""
     output.show(form, found, lambda: Text(f"Backfill {found['id']} is {found['state']}{rest}."))
 
 
@@ -202,10 +203,12 @@ def _plan(plan: Mapping[str, Any]) -> Any:
     return Group(head, Text(""), grid(("FIRE TIME", "LOCAL TIME", "NOTE"), rows, empty="Nothing to run."), tail)
 
 
-def _whole(found: Mapping[str, Any]) -> Any:
+def page_of(found: Mapping[str, Any]) -> Any:
+    """A backfill as it stands, for people."""
     progress = found["progress"]
     done = round(WIDTH * progress["settled"] / max(1, found["total"]))
     rest = found["expected"]
+    rows = [(when(one["fire_time"]), one["run"], output.state(one["state"])) for one in found["items"]]
     head = facts(
         (
             ("BACKFILL", found["id"]),
@@ -215,20 +218,36 @@ def _whole(found: Mapping[str, Any]) -> Any:
             ("RANGE", f"{when(found['start'])} up to {when(found['end'])}, {found['order']} first"),
             ("ASKED BY", f"{found['by']}, {when(found['created_at'])}"),
             ("DONE", f"[{'#' * done}{'.' * (WIDTH - done)}] {progress['percent']:g} % of {found['total']:,}"),
-            ("", _counts(progress)),
-            ("REST", f"about {span(parse_duration(rest))}" if rest else None),
+            ("", _counts(found)),
+            ("REST", None if rest is None else _rest(found)),
         )
     )
-    rows = [(when(one["fire_time"]), one["run"], output.state(one["state"])) for one in found["items"]]
     if not rows:
         return head
     return Group(head, Text(""), grid(("FIRE TIME", "RUN", "STATE"), rows, empty=""))
 
 
-def _counts(progress: Mapping[str, Any]) -> str:
-    names = (("succeeded", "succeeded"), ("failed", "failed"), ("cancelled", "cancelled"), ("live", "in hand"),
-             ("passed", "left to the run they have"))  # fmt: skip
-    return ", ".join(f"{progress[name]:,} {word}" for name, word in names if progress[name]) or "nothing yet"
+def _rest(found: Mapping[str, Any]) -> str:
+    """How long it will still take."""
+    resumed = " once it is resumed" if found["state"] == "paused" else ""
+    return f"about {span(parse_duration(found['expected']))}{resumed}"
+
+
+def _counts(found: Mapping[str, Any]) -> str:
+    """Its fire times by what became of them. Those without a run that lives are not in hand, whatever they had."""
+    progress, unmade = found["progress"], _unmade(found)
+    names = ((progress["succeeded"], "succeeded"), (progress["failed"], "failed"), (progress["cancelled"], "cancelled"),
+             (progress["live"] - unmade, "in hand"), (unmade, "to be run again"),
+             (progress["passed"], "left to the run they have"))  # fmt: skip
+    return ", ".join(f"{count:,} {word}" for count, word in names if count > 0) or "nothing yet"
+
+
+def _unmade(found: Mapping[str, Any]) -> int:
+    """Fire times that were taken up and have no run now: something took its place, for one a pause."""
+    return sum(one["state"] in _WITHOUT_A_RUN for one in found["items"])
+
+
+_WITHOUT_A_RUN = frozenset({"planned", *(state.value for state in AGAIN)})
 
 
 def _follow(client: Client, backfill: str, form: Form) -> None:
@@ -240,15 +259,13 @@ def _follow(client: Client, backfill: str, form: Form) -> None:
         with Progress(*columns, console=output.out()) as bar:
             task = bar.add_task(backfill, total=None, counts="")
             for one in looks:
-                bar.update(
-                    task, total=one["total"], completed=one["progress"]["settled"], counts=_counts(one["progress"])
-                )
+                bar.update(task, total=one["total"], completed=one["progress"]["settled"], counts=_counts(one))
         output.say(f"Backfill {one['id']} is {one['state']}.")
         return
     for one in looks:
         match form:
             case Form.TABLE:
-                output.say(f"{one['id']} {one['state']}: {one['progress']['percent']:g} %; {_counts(one['progress'])}")
+                output.say(f"{one['id']} {one['state']}: {one['progress']['percent']:g} %; {_counts(one)}")
             case Form.JSON:
                 output.say(json.dumps(one, ensure_ascii=False))
             case Form.YAML:

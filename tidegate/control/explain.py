@@ -11,12 +11,14 @@ from tidegate.control.nodes import Explanation, Node
 from tidegate.control.progress import Gathered
 from tidegate.control.sentences import cause_of, end_of, times_of
 from tidegate.documents.event_shapes import measured
+from tidegate.domain.backfills import BackfillState, identity
 from tidegate.domain.explaining import Explained
 from tidegate.domain.instants import Instant, format_instant
 from tidegate.domain.naming import command
 from tidegate.domain.runs import ENDS, LIVE, State
 from tidegate.domain.schedules import Mode
 from tidegate.domain.triggers import AfterFinish, Never, collects
+from tidegate.ports.backfills import BackfillRecord
 from tidegate.ports.control import ControlStore
 from tidegate.ports.records import Freeze, RunRecord, ScheduleRecord
 
@@ -51,6 +53,7 @@ async def of_schedule(store: ControlStore, namespace: str, name: str) -> Explana
             _lives("scheduler", scheduler),
             _lives("worker", "worker" in alive or "all" in alive),
             *_frozen(await store.frozen()),
+            *await _backfilled(store, namespace, name),
             *punctuality.of_schedule(record, schedules.next_fire(record), now),
         ),
     )
@@ -186,6 +189,24 @@ def _frozen(freeze: Freeze | None) -> tuple[Node, ...]:
     why = f"Everything is frozen by {freeze.who} since {format_instant(freeze.since)}"
     why += f": {freeze.reason}" if freeze.reason else "."
     return (Node(node="freeze", satisfied=False, value=True, threshold=False, why=why),)
+
+
+async def _backfilled(store: ControlStore, namespace: str, name: str) -> tuple[Node, ...]:
+    """Its backfills that are not over: what they wait for stands with their runs, and a paused one has none."""
+    open_ones = (BackfillState.RUNNING, BackfillState.PAUSED)
+    found = await store.backfills(namespace, schedule=name, states=open_ones, before=None, limit=10)
+    return tuple(_backfill(one) for one in found)
+
+
+def _backfill(one: BackfillRecord) -> Node:
+    which, far = identity(one.id), f"{one.counts.settled:,} of {one.total:,} fire times are settled."
+    if one.state is BackfillState.PAUSED:
+        said = f"It is paused ({one.reason})" if one.reason else "It is paused"
+        why = f"{said}, and makes no run until it is resumed: `tidegate backfill resume {which}`. {far}"
+    else:
+        why = f"It is under way: `tidegate backfill show {which}`. {far}"
+    satisfied = False if one.state is BackfillState.PAUSED else None
+    return Node(node=f"backfill {which}", satisfied=satisfied, value=one.counts.settled, threshold=one.total, why=why)
 
 
 def _oldest_waiting(run: RunRecord) -> tuple[bool, Instant]:
