@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -23,7 +24,7 @@ from tidegate.domain.errors import LaunchRefused
 from tidegate.domain.programs import Http
 from tidegate.launchers.attempts import Attempts
 from tidegate.launchers.http import HttpLauncher
-from tidegate.launchers.http_call import origin_of, pause_of, succeeded
+from tidegate.launchers.http_call import SHOWN, origin_of, pause_of, succeeded
 from tidegate.ports.launching import Launch, Phase, StopHow
 
 from .helpers import driving, launch, run
@@ -59,6 +60,8 @@ class Other:
                 return 202, {"Location": "/jobs/1", "Retry-After": "0.1"}, b'{"accepted": true}'
             case _, "/begin-elsewhere":
                 return 202, {"Location": f"{self.elsewhere}/jobs/1", "Retry-After": "0.1"}, b""
+            case _, "/packed":
+                return 200, {"Content-Encoding": "gzip"}, gzip.compress(b"x" * 5_000_000)
             case _, "/slow":
                 self.let_go.wait(20)
                 return 200, {}, b"at last"
@@ -171,6 +174,12 @@ def test_an_answer_is_judged_by_its_status(
     assert (report.outcome, (report.error or {}).get("code")) == (outcome, code)
     assert "because" in log
     assert path != "/status/302" or "/elsewhere" in report.error["message"]
+
+
+def test_of_an_answer_that_unpacks_to_much_more_only_what_is_shown_is_unpacked(tmp_path: Path, other: Other) -> None:
+    report, log = one(tmp_path, launch(call(other, "/packed")))
+    assert report.outcome == "succeeded"
+    assert log.count("x") == SHOWN and "the rest of the answer is not shown" in log
 
 
 def test_what_could_not_be_sent_is_not_the_programs_fault(tmp_path: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,6 +23,7 @@ from hypothesis import strategies as st
 
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import MILLISECOND
+from tidegate.launchers.answers import Beginning
 from tidegate.launchers.probes import AllProbes, number_in
 from tidegate.ports.probing import ProbeSpec, Reading
 
@@ -38,6 +44,13 @@ ANSWERS: dict[str, tuple[int, str]] = {
 
 class Answering(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == "/packed":
+            assert self.headers["Accept-Encoding"] == "gzip, deflate"
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            self.wfile.write(gzip.compress(b'{"n": 7}'))
+            return
         if self.path == "/secret":
             status, body = (200, "1") if self.headers.get("Authorization") == "Bearer abc" else (401, "")
         else:
@@ -73,8 +86,9 @@ def test_a_number_is_read_from_an_address_plain_or_by_a_pointer_into_json(server
     found = read(
         plain=ProbeSpec(type="http", url=f"{server}/plain"),
         json=ProbeSpec(type="http", url=f"{server}/json", value="/queues/0/free~1used"),
+        packed=ProbeSpec(type="http", url=f"{server}/packed", value="/n"),
     )
-    assert found == {"plain": Reading(12.5), "json": Reading(3.0)}
+    assert found == {"plain": Reading(12.5), "json": Reading(3.0), "packed": Reading(7.0)}
 
 
 @pytest.mark.requirement("GATE-7")
@@ -119,6 +133,17 @@ def test_a_secret_of_the_environment_goes_along_as_a_header(server: str, monkeyp
         pytest.param(
             {"type": "command", "argv": ("sh", "-c", "echo no >&2; exit 3")}, "ended with 3: no", id="failing"
         ),
+        pytest.param({"type": "command", "argv": ("yes",)}, "yes printed more than 1000000 bytes", id="endless_output"),
+        pytest.param(
+            {"type": "command", "argv": ("sh", "-c", "yes | head -c 9000000 >&2; echo no >&2; exit 3")},
+            "ended with 3: no",
+            id="much_complaint",
+        ),
+        pytest.param(
+            {"type": "command", "argv": ("sh", "-c", "head -c 900000 /dev/zero | tr '\\0' x")},
+            f"'{'x' * 76}... is no number",
+            id="long_output",
+        ),
         pytest.param({"type": "command", "argv": ("echo", "nan")}, "'nan' is no number", id="nan"),
         pytest.param({"type": "command", "argv": ("true",)}, "'' is no number", id="silent"),
     ],
@@ -142,6 +167,42 @@ def test_a_probe_that_hangs_holds_up_no_other_and_leaves_no_process(tmp_path: Pa
     assert time.monotonic() - began < 5
     left = [int(pid) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))]
     assert all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in left)
+
+
+def test_what_a_probe_leaves_behind_with_its_output_holds_up_nobody(tmp_path: Path) -> None:
+    """It left its group of processes, so that it outlives the look, and holds the pipes open."""
+    pid = tmp_path / "pid"
+    script = f"setsid sleep 60 & echo $! > {pid}; echo 1"
+    try:
+        began = time.monotonic()
+        found = read(one=ProbeSpec(type="command", argv=("sh", "-c", script), timeout=500 * MILLISECOND))
+        assert found["one"].error == "it did not answer within PT0.5S"
+        assert time.monotonic() - began < 30
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zlib.compress])
+def test_of_an_answer_no_more_is_kept_and_unpacked_than_is_wanted(pack: Callable[[bytes], bytes]) -> None:
+    encoding = {bytes: "", gzip.compress: "gzip", zlib.compress: "Deflate"}[pack]
+    travelled = pack(b"7" * 20_000_000)
+    tracemalloc.start()
+    beginning = Beginning(encoding, 1000)
+    for first in range(0, len(travelled), 65536):
+        beginning.take(travelled[first : first + 65536])
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    assert (bytes(beginning.body), beginning.more, beginning.broken) == (b"7" * 1000, True, False)
+    whole = Beginning(encoding, 1000)
+    for byte in pack(b"12345"):
+        whole.take(bytes([byte]))
+    assert (bytes(whole.body), whole.more, whole.broken) == (b"12345", False, False)
+
+
+def test_an_answer_that_cannot_be_unpacked_is_told() -> None:
+    beginning = Beginning("gzip", 1000)
+    beginning.take(b"no gzip")
+    assert beginning.broken and not beginning.body
 
 
 @given(st.binary(max_size=30), st.sampled_from(["", "/", "/a", "/0/b"]))

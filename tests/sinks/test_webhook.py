@@ -10,9 +10,10 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
 import pytest
 from tenacity import wait_none
@@ -39,6 +40,8 @@ class Answering:
     url: str
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     answers: dict[str, list[int]] = field(default_factory=dict)  # id -> the next ones; then 200
+    body: bytes = b""
+    peers: set[tuple[str, int]] = field(default_factory=set)
     lock: Lock = field(default_factory=Lock)
 
     def ids(self) -> list[str]:
@@ -50,15 +53,19 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
     monkeypatch.setattr(webhook, "wait_random_exponential", lambda **_: wait_none())
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             with told.lock:
+                told.peers.add(self.client_address)
                 told.got.append(({key.lower(): value for key, value in self.headers.items()}, body))
                 answers = told.answers.get(self.headers["webhook-id"], [])
                 status = answers.pop(0) if answers else 200
             self.send_response(status)
-            self.send_header("content-length", "0")
+            self.send_header("content-length", str(len(told.body)))
             self.end_headers()
+            self.wfile.write(told.body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -157,6 +164,63 @@ def test_an_address_that_hangs_says_for_how_long_it_was_waited_for(monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         delivery = deliver(f"http://127.0.0.1:{silent.getsockname()[1]}/hook", [message(1)])
     assert delivery == Delivery(passed=0, fault="The address does not answer: no answer within 0.05 s.")
+
+
+@contextmanager
+def stream(begin: bytes, then: bytes, every: float) -> Iterator[str]:
+    """An address that answers `begin`, and then the same again and again, until nobody listens."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.close_connection = True
+            try:
+                self.wfile.write(begin)
+                while not over.wait(every):
+                    self.wfile.write(then)
+            except OSError:
+                return
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    over = Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook"
+    over.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+
+@pytest.mark.parametrize(("then", "every"), [(CHUNK, 0.0), (b"1\r\nx\r\n", 0.05)], ids=["fast", "slow"])
+def test_an_answer_without_end_is_its_status_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, then: bytes, every: float
+) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT", 2.0)
+    with stream(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", then, every) as url:
+        assert deliver(url, [message(1), message(2)]) == Delivery(passed=2)
+    with stream(b"HTTP/1.1 422 No\r\ntransfer-encoding: chunked\r\n\r\n", then, every) as url:
+        assert deliver(url, [message(1)]) == Delivery(passed=1, refused=((0, "the address answers 422 No"),))
+
+
+def test_a_head_without_end_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.5)
+    monkeypatch.setattr(webhook, "TRIES", 1)
+    with stream(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n", 0.05) as url:
+        delivery = deliver(url, [message(1)])
+    assert delivery == Delivery(passed=0, fault="The address does not answer: no answer within 0.5 s.")
+
+
+def test_an_answer_with_a_body_keeps_its_connection(address: Answering) -> None:
+    address.body = b"thank you"
+    assert deliver(address.url, [message(n) for n in range(3)]) == Delivery(passed=3)
+    assert len(address.peers) == 1
 
 
 def test_an_address_that_is_none_is_a_fault_of_the_sink() -> None:

@@ -33,6 +33,8 @@ from typing import Any
 
 import httpx
 
+from tidegate.launchers.answers import PACKED, Beginning
+
 CONNECT = 10.0
 """Seconds for a connection to be made. An answer may take as long as the schedule's `timeout.run` allows."""
 ASK_EVERY, ASK_MOST = 5.0, 60.0
@@ -72,7 +74,11 @@ class Call:
         self.directory = Path(order["directory"])
         self.goes_on = ""  # where the work goes on
         transport = httpx.HTTPTransport(socket_options=KEEP_ALIVE)
-        self.client = httpx.Client(timeout=httpx.Timeout(None, connect=CONNECT), mounts=_mounts(transport))
+        self.client = httpx.Client(
+            timeout=httpx.Timeout(None, connect=CONNECT),
+            mounts=_mounts(transport),
+            headers={"Accept-Encoding": PACKED},
+        )
 
     def run(self) -> None:
         """Make it. Raises Ended, Stopped."""
@@ -94,8 +100,9 @@ class Call:
             say("stopped; the receiver cannot be told: it had not answered")
             return
         try:
-            answer = self.client.delete(self.goes_on, headers=self._headers(self.goes_on, b""), timeout=5.0)
-            say(f"stopped: DELETE {self.goes_on} answered {answer.status_code}")
+            headers = self._headers(self.goes_on, b"")
+            with self.client.stream("DELETE", self.goes_on, headers=headers, timeout=5.0) as answer:
+                say(f"stopped: DELETE {self.goes_on} answered {answer.status_code}")
         except httpx.HTTPError as fault:
             say(f"stopped: DELETE {self.goes_on} failed: {fault}")
 
@@ -150,13 +157,14 @@ class Call:
             ) from None
 
     def _show(self, answer: httpx.Response) -> None:
-        seen = b""
-        for part in answer.iter_bytes():
-            if len(seen) < SHOWN:
-                seen += part
-        if seen:
-            say(seen[:SHOWN].decode("utf-8", "replace"))
-        if len(seen) > SHOWN:
+        seen = Beginning(answer.headers.get("Content-Encoding", ""), SHOWN)
+        for part in answer.iter_raw():
+            seen.take(part)
+        if seen.body:
+            say(seen.body.decode("utf-8", "replace"))
+        if seen.broken:
+            say("… the rest of the answer cannot be unpacked")
+        if seen.more:
             say(f"… the rest of the answer is not shown (more than {SHOWN} bytes)")
 
     def _judge(self, answer: httpx.Response) -> None:

@@ -15,10 +15,13 @@ import httpx
 
 from tidegate.domain.errors import Unavailable
 from tidegate.domain.instants import SECOND, Duration, format_duration
+from tidegate.launchers.answers import PACKED, Beginning
 from tidegate.ports.probing import Probe, ProbeSpec, Reading
 
 LONGEST = 1_000_000
 """Bytes of an answer; more is no answer."""
+_COMPLAINT = 4096
+"""Bytes of what a command prints on standard error, from the end."""
 
 
 class AllProbes:
@@ -77,26 +80,55 @@ class CommandProbe:
         self._spec = spec
 
     async def read(self) -> float:
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._spec.argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
+            transport, look = await loop.subprocess_exec(
+                lambda: _Look(loop), *self._spec.argv, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
             )
         except OSError as fault:
             raise Unavailable(f"{self._spec.argv[0]} cannot be started: {fault.strerror or fault}") from None
         try:
-            printed, complaint = await process.communicate()
+            await look.over
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        if process.returncode:
-            said = complaint.decode("utf-8", "replace").strip().splitlines()
-            raise Unavailable(f"{self._spec.argv[0]} ended with {process.returncode}{': ' + said[-1] if said else ''}")
-        return number_in(printed, self._spec.value)
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            transport.close()  # what escaped may hold the pipes as long as it likes
+            await look.ended.wait()
+        if len(look.printed) > LONGEST:
+            raise Unavailable(f"{self._spec.argv[0]} printed more than {LONGEST} bytes")
+        if status := transport.get_returncode():
+            said = look.complaint.decode("utf-8", "replace").strip().splitlines()
+            raise Unavailable(f"{self._spec.argv[0]} ended with {status}{': ' + said[-1] if said else ''}")
+        return number_in(bytes(look.printed), self._spec.value)
+
+
+class _Look(asyncio.SubprocessProtocol):
+    """What a command prints: `LONGEST` bytes and one part more at most, and the end of its complaints."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.printed = bytearray()
+        self.complaint = b""
+        self.over: asyncio.Future[None] = loop.create_future()
+        """It has ended and all was read, or it printed too much."""
+        self.ended = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != 1:
+            self.complaint = (self.complaint + data)[-_COMPLAINT:]
+        elif len(self.printed) <= LONGEST:
+            self.printed += data
+            if len(self.printed) > LONGEST:
+                self._done()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        self._done()
+
+    def _done(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
 
 
 class SparkProbe:
@@ -133,19 +165,23 @@ def used_cores(found: Any) -> float:
 
 async def fetch(url: str, headers: Mapping[str, str]) -> bytes:
     """The body of a good answer. Raises Unavailable."""
-    body = b""
+    told = httpx.Headers({"Accept-Encoding": PACKED})
+    told.update(_told(headers))
     try:
-        async with httpx.AsyncClient(timeout=None, headers=_told(headers)) as client:
+        async with httpx.AsyncClient(timeout=None, headers=told) as client:
             async with client.stream("GET", url) as answer:
                 if not answer.is_success:
                     raise Unavailable(f"it answered {answer.status_code}")
-                async for part in answer.aiter_bytes():
-                    body += part
-                    if len(body) > LONGEST:
+                read = Beginning(answer.headers.get("Content-Encoding", ""), LONGEST)
+                async for part in answer.aiter_raw():
+                    read.take(part)
+                    if read.more:
                         raise Unavailable(f"it answered more than {LONGEST} bytes")
+                    if read.broken:
+                        raise Unavailable("its answer cannot be unpacked")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as fault:
         raise Unavailable(f"{type(fault).__name__}: {fault}") from None
-    return body
+    return bytes(read.body)
 
 
 def _told(headers: Mapping[str, str]) -> dict[str, str]:
@@ -200,5 +236,5 @@ def _finite(found: Any) -> float:
 
 
 def _short(found: Any) -> str:
-    text = repr(found)
+    text = repr(found[:80] if isinstance(found, str) else found)  # what is copied may be long
     return text if len(text) <= 80 else text[:77] + "..."

@@ -30,6 +30,8 @@ TIMEOUT = 10.0
 TRIES = 3
 AT_ONCE = 500
 """So many events of a batch are delivered before the place is kept; then come the others."""
+_BODY = 64 * 1024
+"""Bytes of an answer for which its connection is kept."""
 _REFUSED = frozenset({400, 413, 415, 422})
 _PREFIX = "whsec_"
 
@@ -96,12 +98,16 @@ class WebhookSink(BackgroundSink):
         raise AssertionError("it ends by an answer or by an exception")
 
     async def _once(self, message: Message) -> str:
+        answer: httpx.Response | None = None
+        request = self._client.stream("POST", self._url, content=message.body, headers=self._headers(message))
         try:
-            answer = await self._client.post(self._url, content=message.body, headers=self._headers(message))
-        except httpx.TimeoutException:
-            raise _Again(f"The address does not answer: no answer within {TIMEOUT:g} s.") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as fault:
-            raise _Again(f"The address does not answer: {str(fault) or type(fault).__name__}.") from None
+            async with asyncio.timeout(TIMEOUT), request as answer:
+                await _pass_over(answer)
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as fault:
+            if answer is None:
+                silent = isinstance(fault, TimeoutError | httpx.TimeoutException)
+                why = f"no answer within {TIMEOUT:g} s" if silent else str(fault) or type(fault).__name__
+                raise _Again(f"The address does not answer: {why}.") from None
         if answer.is_success:
             return ""
         said = f"{answer.status_code} {answer.reason_phrase}".strip()
@@ -116,6 +122,16 @@ class WebhookSink(BackgroundSink):
         if self._key is not None:
             headers["webhook-signature"] = signature(self._key, message.id, stamp, message.body)
         return headers
+
+
+async def _pass_over(answer: httpx.Response) -> None:
+    """Read a body that nobody wants, so that the next request takes the same connection; one that goes on and on costs
+    the connection and no more."""
+    length = 0
+    async for part in answer.aiter_raw():
+        length += len(part)
+        if length > _BODY:
+            return
 
 
 def key_of(secret: str) -> bytes:
