@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from conformance.worlds import World
+from tidegate.control import policies
+from tidegate.domain.errors import NotFound, Stale
 from tidegate.domain.ids import RunKey
 from tidegate.domain.instants import DAY
 from tidegate.domain.maintenance.budget import Spend
@@ -255,3 +257,21 @@ async def test_a_transaction_reads_what_it_wrote_and_what_others_have_committed_
         await see(world, Seen(table=WEATHER, location="b"))
         assert list(await tx.table_names()) == [FLIGHTS, WEATHER]
     assert [one.name for one in await world.store.policies()] == ["nightly"]
+
+
+@pytest.mark.requirement("CARE-1")
+async def test_a_policy_that_was_changed_meanwhile_is_not_deleted_for_its_old_revision(world: World) -> None:
+    async with world.store.changing() as tx:
+        await tx.put_policy("nightly", {"spec": {"tables": "lake.*"}}, "ann", world.at(0))
+    async with world.store.changing() as tx:
+        await tx.lock_maintenance()
+        late = asyncio.create_task(policies.delete(world.another(), "nightly", who="bob", expected=1))
+        await asyncio.sleep(0.1)
+        assert not late.done()
+        await tx.put_policy("nightly", {"spec": {"tables": "lake.raw.*"}}, "ann", world.at(1))
+    with pytest.raises(Stale, match="revision 2 is the newest"):
+        await late
+    assert [one.rev for one in await world.store.policies()] == [2]
+    await policies.delete(world.store, "nightly", who="bob", expected=2)
+    with pytest.raises(NotFound):
+        await policies.delete(world.store, "nightly", who="bob", expected=2)

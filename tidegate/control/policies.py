@@ -34,17 +34,16 @@ async def put(
 
 async def delete(store: ControlStore, name: str, *, who: str, expected: int | None = None) -> None:
     """Nothing is started by it any more; what runs ends by itself. Raises NotFound, Stale."""
-    stored = await get(store, name)
-    check_revision("policy", name, expected, stored.rev)
     async with store.changing() as tx:
         await tx.lock_maintenance()
-        now = await tx.now()
+        stored, now = await get(tx, name), await tx.now()
+        check_revision("policy", name, expected, stored.rev)
         if not await tx.delete_policy(name, who, now):
             raise not_found("policy", name)
         await tx.record_change(_change(who, "deleted", name, stored.document, None), now)
 
 
-async def get(store: ControlStore, name: str) -> PolicyRecord:
+async def get(store: TablesReads, name: str) -> PolicyRecord:
     """Raises NotFound, with the nearest name."""
     found = await known(store)
     if name not in found:
