@@ -230,10 +230,11 @@ def test_what_others_announce_wakes_and_a_lost_connection_is_made_good() -> None
 def test_the_end_of_another_process_wakes_whom_it_concerns_and_a_lost_connection_is_made_good() -> None:
     tries: list[Callable[[], None]] = []
 
-    async def ends(ended: Callable[[], None]) -> None:
+    async def ends(ended: Callable[[], None], begun: Callable[[], None]) -> None:
         tries.append(ended)
         if len(tries) < 3:
             raise Unavailable("not yet")
+        begun()
         await asyncio.Event().wait()
 
     part, other = Scripted(lambda *_: Outcome(), topics=[Topic.GONE]), Scripted(lambda *_: Outcome(), "other")
@@ -241,6 +242,92 @@ def test_the_end_of_another_process_wakes_whom_it_concerns_and_a_lost_connection
     asyncio.run(run_for(loop, 0.2, meanwhile=lambda: tries[-1]()))
     assert len(tries) == 3
     assert part.heard == [Topic.GONE] and len(part.calls) == 2 and len(other.calls) == 1
+
+
+class Deaf(Air):
+    """Wake-ups and ends of others that fail `times` each, by any fault, and then work."""
+
+    def __init__(self, fault: Exception, times: int, *, moments: bool = False) -> None:
+        super().__init__()
+        self.fault, self.left, self.moments = fault, dict.fromkeys(("listen", "announce", "ends"), times), moments
+
+    def fail(self, what: str) -> None:
+        if self.left[what]:
+            self.left[what] -= 1
+            raise self.fault
+
+    async def announce(self, topics: Collection[str]) -> None:
+        self.fail("announce")
+
+    async def listen(self, heard: Callable[[str], None]) -> None:
+        if self.moments:
+            heard("")
+        self.fail("listen")
+        heard("")
+        await asyncio.Event().wait()
+
+    async def ends(self, ended: Callable[[], None], begun: Callable[[], None]) -> None:
+        if self.moments:
+            begun()
+        self.fail("ends")
+        begun()
+        await asyncio.Event().wait()
+
+
+def told(deaf: Deaf, caplog: pytest.LogCaptureFixture, enough: Callable[[], bool]) -> list[logging.LogRecord]:
+    """What the log says until it is enough."""
+    part = Scripted(lambda now, n: Outcome(did=1, wakes=frozenset({Topic.READY}), next=now + 10 * MILLISECOND), "busy")
+
+    async def go() -> None:
+        task = asyncio.create_task(Loop(DatabaseTime(), [part], wakes=deaf, ends=deaf.ends, settings=QUICK).run())
+        async with asyncio.timeout(30):
+            while not enough():
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with caplog.at_level(logging.INFO, "tidegate.engine"):
+        asyncio.run(go())
+    return caplog.records
+
+
+OTHERS = ("listener", "announcer", "neighbour")
+
+
+@pytest.mark.requirement("HA-8", "OPS-11")
+def test_who_cannot_hear_or_tell_others_says_so_ever_more_rarely_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    deaf = Deaf(Unavailable("The database does not answer."), 6)
+
+    def well() -> bool:
+        said = [one.getMessage() for one in caplog.records]
+        return all(f"{name} works again after 6 failures." in said for name in OTHERS)
+
+    records = told(deaf, caplog, well)
+    for name in OTHERS:
+        said = [one for one in records if one.getMessage().startswith(name)]
+        assert [one.levelname for one in said] == ["WARNING"] * 3 + ["INFO"], "failures 1, 2 and 4, and the end"
+        assert not any(one.exc_info for one in said)
+
+
+@pytest.mark.parametrize("moments", [False, True])
+def test_a_fault_of_our_own_in_hearing_others_is_logged_with_its_place(
+    caplog: pytest.LogCaptureFixture, moments: bool
+) -> None:
+    """Also where each try begins well: what works for a moment only is no end of it."""
+    deaf = Deaf(TypeError("oops"), 1 << 30, moments=moments)
+
+    def enough() -> bool:
+        return min((1 << 30) - left for left in deaf.left.values()) > 12
+
+    records = told(deaf, caplog, enough)
+    for name in OTHERS:
+        said = [one for one in records if one.getMessage().startswith(name)]
+        assert len(said) <= 8 and all(one.exc_info and one.levelname == "ERROR" for one in said)
+        assert [one.getMessage() for one in said][:2] == [
+            f"{name} failed: TypeError('oops')", f"{name} failed (2 times in a row): TypeError('oops')",
+        ]  # fmt: skip
 
 
 def test_meters_count_steps_work_and_time() -> None:

@@ -28,8 +28,8 @@ from tidegate.ports.engine import Clock, Wakes
 
 log = logging.getLogger("tidegate.engine")
 
-Ends: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
-"""Calls what it is given whenever another process has ended, for ever: `ports.engine.Neighbours` for this one."""
+Ends: TypeAlias = Callable[[Callable[[], None], Callable[[], None]], Awaitable[None]]
+"""Calls the first whenever another process has ended, and the second once it can: `ports.engine.Neighbours`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Loop:
             except Exception as fault:
                 failures += 1
                 meter.fail(loop.time() - began)
-                _report(part, fault, failures)
+                _report(part.name, fault, failures)
                 await self._back_off(failures)
                 continue
             if failures:
@@ -182,65 +182,96 @@ class Loop:
 
     async def _tell(self, wakes: Wakes) -> None:
         """The first announcement goes out at once, the next ones at most every `debounce`."""
-        while not self._stopping.is_set():
-            await self._announce.wait()
-            self._announce.clear()
-            topics, self._to_announce = self._to_announce, set()
-            if topics:
-                try:
-                    await wakes.announce(sorted(topics))
-                except Exception as fault:
-                    log.debug("A wake-up was lost: %s: %s", sorted(topics), fault)
-            await _until(self._stopping, self._settings.debounce / SECOND)
+        with self._line("announcer") as line:
+            while not self._stopping.is_set():
+                await self._announce.wait()
+                self._announce.clear()
+                topics, self._to_announce = self._to_announce, set()
+                if topics:
+                    try:
+                        await wakes.announce(sorted(topics))
+                        line.works()
+                    except Exception as fault:  # a wake-up is lost
+                        line.fails(fault)
+                await _until(self._stopping, self._settings.debounce / SECOND)
 
     async def _listen(self, wakes: Wakes) -> None:
-        failures = 0
+        with self._line("listener") as line:
 
-        def heard(topic: str) -> None:
-            nonlocal failures
-            if topic in _KNOWN:
-                self.wake(Topic(topic))
-            elif not topic:
-                failures = 0
-                self.wake(*SHARED)
+            def heard(topic: str) -> None:
+                if topic in _KNOWN:
+                    self.wake(Topic(topic))
+                elif not topic:
+                    line.works()
+                    self.wake(*SHARED)
 
-        while not self._stopping.is_set():
-            try:
-                await wakes.listen(heard)
-            except Exception as fault:
-                log.debug("Wake-ups cannot be heard for now: %s", fault)
-            failures += 1
-            await self._back_off(failures)
+            while not self._stopping.is_set():
+                try:
+                    await wakes.listen(heard)
+                except Exception as fault:
+                    line.fails(fault)
+                await self._back_off(max(1, line.failures))
 
     async def _await_ends(self, ends: Ends) -> None:
-        failures = 0
+        with self._line("neighbour") as line:
+            while not self._stopping.is_set():
+                try:
+                    await ends(lambda: self.wake(Topic.GONE), line.works)
+                except Exception as fault:
+                    line.fails(fault)
+                await self._back_off(max(1, line.failures))
 
-        def ended() -> None:
-            nonlocal failures
-            failures = 0
-            self.wake(Topic.GONE)
+    def _line(self, name: str) -> _Line:
+        return _Line(name, self._settings.backoff_most / SECOND)
 
-        while not self._stopping.is_set():
-            try:
-                await ends(ended)
-            except Exception as fault:
-                log.debug("The end of others cannot be awaited for now: %s", fault)
-            failures += 1
-            await self._back_off(failures)
+
+class _Line:
+    """A connection by which others are told or heard: how often in a row it failed, which is told as of a part. It is
+    well again when it has worked for `steady` seconds: what works for a moment each time would be told without end."""
+
+    def __init__(self, name: str, steady: float) -> None:
+        self.failures = 0
+        self._name, self._steady = name, steady
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._disarm()
+
+    def works(self) -> None:
+        if self.failures and self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(self._steady, self._well)
+
+    def fails(self, fault: Exception) -> None:
+        self._disarm()
+        self.failures += 1
+        _report(self._name, fault, self.failures)
+
+    def _well(self) -> None:
+        self._alarm = None
+        log.info("%s works again after %d failures.", self._name, self.failures)
+        self.failures = 0
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None
 
 
 _KNOWN = frozenset(topic.value for topic in SHARED)
 
 
-def _report(part: Part, fault: Exception, failures: int) -> None:
+def _report(name: str, fault: Exception, failures: int) -> None:
     """Say it when it begins and then ever more rarely: an hour without a database is twenty lines, not a million."""
     if failures & (failures - 1):
         return
     more = f" ({failures} times in a row)" if failures > 1 else ""
     if isinstance(fault, Unavailable):
-        log.warning("%s: %s%s It goes on by itself when that is over.", part.name, fault, more)
+        log.warning("%s: %s%s It goes on by itself when that is over.", name, fault, more)
     else:
-        log.error("%s failed%s: %r", part.name, more, fault, exc_info=fault)
+        log.error("%s failed%s: %r", name, more, fault, exc_info=fault)
 
 
 async def _until(event: asyncio.Event, seconds: float) -> None:

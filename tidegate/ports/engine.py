@@ -50,8 +50,11 @@ class Wakes(Protocol):
 class Neighbours(Protocol):
     """Deaths, as soon as the database sees them. May be lost, and may be told of somebody who lives."""
 
-    async def await_ends(self, fence: Fence, ended: Callable[[], None]) -> None:
-        """Call `ended` whenever the session of the next living instance after this one has gone, in a ring of all.
+    async def await_ends(
+        self, fence: Fence, ended: Callable[[], None], begun: Callable[[], None] = lambda: None
+    ) -> None:
+        """Call `begun` once it waits, `ended` whenever the session of the next living instance after this one has
+        gone, in a ring of all.
         Returns only by an exception: Unavailable when the connection is lost."""
 
 

@@ -36,13 +36,16 @@ class NeighbourCalls:
     parts: Parts
     direct: bool
 
-    async def await_ends(self, fence: Fence, ended: Callable[[], None]) -> None:
+    async def await_ends(
+        self, fence: Fence, ended: Callable[[], None], begun: Callable[[], None] = lambda: None
+    ) -> None:
         if not self.direct:
             await asyncio.Event().wait()  # behind a pooler no lock tells anything
         connection = await self.parts.database.connect("watch")
         try:
             with bounded(connection):
                 await connection.execute(_PATIENCE)
+            begun()
             await _watch(Session(connection), fence, ended)
         except psycopg.Error as error:
             raise translate(error) from error
