@@ -318,10 +318,43 @@ def test_a_crashed_run_says_why_it_waits_and_until_when(desk: Desk) -> None:
     assert "scheduler.crash_wait" in (told.release or "")
     assert nodes(told)["crash_wait"][0] is False and nodes(told)["crash_wait"][2] == format_instant(up_until)
     assert nodes(told)["backoff"][0] is False
+    assert nodes(told)["attempt 1"] == (False, "crashed", None) and nodes(told)["attempts"] == (None, 1, 3)
+    assert "1 of 3 attempts used up, 1 by a crash; attempt 1 ended crashed." in told.summary
     agrees(desk, run, told)
     desk.at = up_until
     desk.do(Admitter(desk.store, desk.fence).step(desk.at))
     assert desk.do(runs.get(desk.store, str(run.key))).state is State.READY
+
+
+@pytest.mark.requirement("FAIL-3")
+def test_a_run_that_waits_for_its_next_attempt_tells_of_those_before_and_of_how_many(desk: Desk) -> None:
+    put(desk, retry=Retry(max_attempts=3, delay=10 * SECOND))
+    desk.later("1m")
+    desk.tick()
+    [run] = desk.do(runs.page(desk.store, "sales", schedule="orders", states=[State.READY])).items
+    ends(desk, run, "failed", RetryAt(at=desk.at, failures=1, lost=0), "It ended with exit status 3.")
+    desk.do(desk.admitter.step(desk.at))
+    ends(desk, run, "lost", RetryAt(at=desk.at + 10 * SECOND, failures=0, lost=1))
+    told = why(desk, run)
+    assert [one.node for one in told.tree.children][:4] == ["cause", "attempt 1", "attempt 2", "attempts"]
+    assert told.tree.children[1].why.endswith(": It ended with exit status 3.")
+    said = "1 of 3 attempts used up; 1 more does not count; attempt 2 ended lost. Attempt 3 starts no earlier than "
+    assert nodes(told)["attempts"] == (None, 1, 3), "the lost one is not the program's doing"
+    assert said in told.summary and told.blocker == "backoff"
+
+
+def ends(desk: Desk, run: RunRecord, outcome: str, again: RetryAt, message: str = "") -> None:
+    """Start it, and let its attempt end so."""
+
+    async def start_and_end() -> None:
+        worker = await desk.store.register(role="worker", name="w", host="h", pid=2, now=desk.at)
+        async with desk.store.transaction(worker) as tx:
+            [launch] = [one for one in await tx.claim_ready(["command"], desk.at, 9) if one.attempt.run == run.key]
+            error = {"code": "program.exit", "message": message} if message else None
+            end = AttemptEnd(attempt=launch.attempt, outcome=outcome, error=error, ago=0, ran=True, then=again)
+            await tx.ended([end], desk.at)
+
+    desk.do(start_and_end())
 
 
 def crash(desk: Desk, run: RunRecord) -> None:

@@ -7,9 +7,9 @@ without locks (`control.held`): what is said holds at this moment and promises n
 from __future__ import annotations
 
 from tidegate.control import held, progress, punctuality, runs, schedules
-from tidegate.control.nodes import Explanation, Node
+from tidegate.control.nodes import Explanation, Node, attempt_nodes
 from tidegate.control.progress import Gathered
-from tidegate.control.sentences import cause_of, end_of, times_of
+from tidegate.control.sentences import cause_of, end_of
 from tidegate.documents.event_shapes import measured
 from tidegate.domain.backfills import BackfillState, identity
 from tidegate.domain.explaining import Explained
@@ -222,16 +222,6 @@ async def of_run(store: ControlStore, run_id: str) -> Explanation:
     because = Node(node="cause", satisfied=True, value=record.cause.value, threshold=None, why=cause_of(record))
     if record.state is State.WAITING:
         return await _waiting(store, record, because)
-    tries = tuple(
-        Node(
-            node=f"attempt {one.key.number}",
-            satisfied=one.state == State.SUCCEEDED,
-            value=one.state,
-            threshold=None,
-            why=times_of(one),
-        )
-        for one in record.attempts
-    )
     summary = f"{cause_of(record)} {end_of(record)}"
     tree = Node(
         node="run",
@@ -239,7 +229,7 @@ async def of_run(store: ControlStore, run_id: str) -> Explanation:
         value=record.state.value,
         threshold=None,
         why=end_of(record),
-        children=(because, *tries),
+        children=(because, *attempt_nodes(record)),
     )
     blocker, release = None, None
     if record.state is State.READY and not await _worker_lives(store):

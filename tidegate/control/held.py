@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from tidegate.control import punctuality
-from tidegate.control.nodes import Explanation, Node
+from tidegate.control.nodes import Explanation, Node, attempt_nodes
+from tidegate.control.sentences import tries_of, used_of
 from tidegate.domain.admission import (
     FROZEN,
     SLOT,
@@ -91,8 +92,17 @@ async def explained(store: ControlStore, record: RunRecord, schedule: ScheduleRe
     unmet = any(one.satisfied is False for one in nodes)
     late = punctuality.of_run(record, schedule, now)
     told = " ".join([told, *(one.why for one in late if one.satisfied is False)])
+    before: tuple[Node, ...] = ()
+    if record.attempts:
+        before = *attempt_nodes(record), _accounted(record, schedule)
+        told = f"{before[-1].why} {told}"
     tree = Node(
-        node="run", satisfied=not unmet, value="waiting", threshold=None, why=told, children=(because, *nodes, *late)
+        node="run",
+        satisfied=not unmet,
+        value="waiting",
+        threshold=None,
+        why=told,
+        children=(because, *before, *nodes, *late),
     )
     summary = f"{because.why} It waits. {told}"
     return Explanation(
@@ -131,6 +141,18 @@ def _expiry(record: RunRecord, candidate: Candidate, now: Instant) -> str:
         return "Its waiting time is over, so it goes without delay, window, rate and load." if runs else ""
     what = "It goes without delay, window, rate and load from" if runs else "It expires at"
     return f"{what} {format_instant(record.expires_at)}."
+
+
+def _accounted(record: RunRecord, schedule: ScheduleRecord) -> Node:
+    """What it has used up of what it is allowed."""
+    most = schedule.spec.retry.max_attempts
+    return Node(
+        node="attempts",
+        satisfied=None,
+        value=used_of(record.attempts),
+        threshold=most,
+        why=tries_of(record.attempts, most),
+    )
 
 
 def _backoff(record: RunRecord, until: Instant, now: Instant) -> Node:

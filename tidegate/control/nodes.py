@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.control.sentences import times_of
 from tidegate.domain.instants import Instant
+from tidegate.domain.runs import State
+from tidegate.ports.records import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +33,17 @@ class Explanation:
     earliest: Instant | None
     release: str | None
     tree: Node
+
+
+def attempt_nodes(record: RunRecord) -> tuple[Node, ...]:
+    """Each attempt of a run, the first one first."""
+    return tuple(
+        Node(
+            node=f"attempt {one.key.number}",
+            satisfied=one.state == State.SUCCEEDED,
+            value=one.state,
+            threshold=None,
+            why=times_of(one),
+        )
+        for one in record.attempts
+    )

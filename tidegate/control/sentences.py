@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from tidegate.domain.instants import format_duration, format_instant
 from tidegate.domain.runs import Cause, State
+from tidegate.domain.stopping import Ended
 from tidegate.ports.records import AttemptRecord, RunRecord
 
 
@@ -66,6 +68,26 @@ def times_of(attempt: AttemptRecord) -> str:
         told += f", took {format_duration(max(attempt.finished_at - begun, 0))}"
     message = (attempt.error or {}).get("message")
     return f"{told}: {message}" if message else f"{told}."
+
+
+def used_of(attempts: Sequence[AttemptRecord]) -> int:
+    """How many of `retry.max_attempts` the attempts have used up: what was lost or stopped for a shutdown is none."""
+    return sum(one.state in (Ended.FAILED, Ended.TIMED_OUT, Ended.CRASHED) for one in attempts)
+
+
+def tries_of(attempts: Sequence[AttemptRecord], most: int) -> str:
+    """What the attempts of a run that waits for its next one have used up of `retry.max_attempts`, and how the last one
+    ended."""
+    used = used_of(attempts)
+    told = f"{used} of {most} {'attempt' if most == 1 else 'attempts'} used up"
+    if crashes := sum(one.state == Ended.CRASHED for one in attempts):
+        told += f", {crashes} by {'a crash' if crashes == 1 else 'crashes'}"
+    if lost := len(attempts) - used:
+        told += f"; {lost} more {'does' if lost == 1 else 'do'} not count"
+    last = attempts[-1]
+    message = str((last.error or {}).get("message") or "").strip()
+    how = f"attempt {last.key.number} ended {last.state}" + (f": {message}" if message else "")
+    return f"{told}; {how.rstrip('.')}."
 
 
 def _at(record: RunRecord) -> str:
