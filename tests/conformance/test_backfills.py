@@ -169,6 +169,34 @@ async def test_paused_nothing_of_it_starts_and_resumed_it_goes_on_where_it_stood
     assert len(await run_all(world, backfill, world.at(MINUTE + 3))) == 4
 
 
+async def test_what_is_left_goes_by_its_own_pace_once_runs_of_it_have_ended(world: World) -> None:
+    """Launching them and waiting for a slot count; the time that it was paused does not."""
+    await declared(world)
+    backfill = await asked(world, 4)
+    assert (await backfills.get(world.store, backfill)).left is None
+    now = await world.store.now()
+    await walk(world, now)
+    launches = await world.begin_runs(now + 1)
+    await world.end(launches, now + 2)
+    await walk(world, now + 3)
+    seen = await backfills.get(world.store, backfill)
+    assert (seen.record.counts.run, seen.record.counts.settled) == (1, 1)
+    until = await world.store.now()
+    assert seen.left is not None and seen.left <= 3 * (until - seen.record.created_at)
+    working = seen.record.worked(seen.record.created_at + HOUR)
+    assert (working, seen.record.worked(seen.record.created_at + MINUTE)) == (HOUR, MINUTE)
+
+    async with world.store.changing() as tx:
+        await tx.set_backfill(seen.record.id, BackfillState.PAUSED, "lunch", seen.record.created_at + MINUTE)
+    paused = (await backfills.get(world.store, backfill)).record
+    assert paused.worked(paused.created_at + HOUR) == MINUTE
+    assert (await backfills.get(world.store, backfill)).left == 3 * MINUTE
+    async with world.store.changing() as tx:
+        await tx.set_backfill(seen.record.id, BackfillState.RUNNING, "", seen.record.created_at + 11 * MINUTE)
+    going_on = (await backfills.get(world.store, backfill)).record
+    assert going_on.worked(going_on.created_at + 12 * MINUTE) == 2 * MINUTE
+
+
 async def test_cancelled_it_ends_with_its_runs(world: World) -> None:
     await declared(world)
     backfill = await asked(world, 6, concurrency=2)

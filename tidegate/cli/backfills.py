@@ -185,7 +185,7 @@ def _plan(plan: Mapping[str, Any]) -> Any:
     each = plan["expected_run"]
     cost = "unknown: the schedule has never run"
     if each is not None:
-        cost = f"about {span(parse_duration(plan['expected']))}, at {span(parse_duration(each))} a run, "
+        cost = f"at least about {span(parse_duration(plan['expected']))}, at {span(parse_duration(each))} a run, "
         cost += f"{plan['at_a_time']} at a time"
     rows = [(when(one["fire_time"]), one["local_time"], one["note"] or "") for one in plan["items"][:10]]
     head = facts(
@@ -230,7 +230,8 @@ def page_of(found: Mapping[str, Any]) -> Any:
 def _rest(found: Mapping[str, Any]) -> str:
     """How long it will still take."""
     resumed = " once it is resumed" if found["state"] == "paused" else ""
-    return f"about {span(parse_duration(found['expected']))}{resumed}"
+    known = any(found["progress"][name] for name in ("succeeded", "failed", "cancelled"))  # else it has no pace yet
+    return f"{'' if known else 'at least '}about {span(parse_duration(found['expected']))}{resumed}"
 
 
 def _counts(found: Mapping[str, Any]) -> str:

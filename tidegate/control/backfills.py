@@ -1,7 +1,7 @@
 """Backfills: past fire times asked for, looked at beforehand, paused, resumed, cancelled.
 
 What is asked for lies in the past and is decided: a fire that the schedule's clock has not come to is the clock's. What
-it will cost is told before anything is made: how many runs, and by what its attempts took so far, how long.
+it will cost is told before anything is made: how many runs, and by what its attempts took so far, how long at least.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a backfill will do. `count` runs, of `total` fire times; `each`: what an attempt took so far, `whole`: all
-    of them, as many at a time as may (None: it has never run); `at_a_time`: how many of its runs may run together."""
+    """What a backfill will do. `count` runs, of `total` fire times; `each`: what an attempt took so far; `whole`: all
+    of them, as many at a time as may, without what lies between them, so the least (None: it has never run);
+    `at_a_time`: how many of its runs may run together."""
 
     asked: Asked
     total: int
@@ -57,8 +58,8 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A backfill as it stands, and what it has in hand. `left`: how long the rest will take, by what its attempts
-    took so far."""
+    """A backfill as it stands, and what it has in hand. `left`: how long the rest will take, by its own pace once some
+    of its runs have ended; before that by what the schedule's attempts took so far, which is the least."""
 
     record: BackfillRecord
     items: tuple[Item, ...]
@@ -241,14 +242,21 @@ async def get(store: ControlStore, backfill_id: str) -> Seen:
     if found is None:
         raise not_found("backfill", backfill_id)
     record, items = found
-    left = None
-    if record.state in (BackfillState.RUNNING, BackfillState.PAUSED):
-        schedule = await store.schedule(record.namespace, record.schedule)
-        each = await _usual(store, record.schedule_id)
-        if schedule is not None and schedule.id == record.schedule_id and each is not None:
-            at_a_time = await _at_a_time(store, schedule, record.asked.concurrency)
-            left = -(-(record.total - record.counts.settled) // at_a_time) * each
-    return Seen(record=record, items=tuple(items), left=left)
+    return Seen(record=record, items=tuple(items), left=await _left(store, record))
+
+
+async def _left(store: ControlStore, record: BackfillRecord) -> Duration | None:
+    """How long the rest will take; None: it is over, or nothing is known."""
+    if record.state not in (BackfillState.RUNNING, BackfillState.PAUSED):
+        return None
+    missing = record.total - record.counts.settled
+    if record.counts.run:
+        return missing * record.worked(await store.now()) // record.counts.run
+    schedule = await store.schedule(record.namespace, record.schedule)
+    each = await _usual(store, record.schedule_id)
+    if schedule is None or schedule.id != record.schedule_id or each is None:
+        return None
+    return -(-missing // await _at_a_time(store, schedule, record.asked.concurrency)) * each
 
 
 async def page(

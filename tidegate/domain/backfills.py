@@ -202,7 +202,12 @@ class Counts:
     @property
     def settled(self) -> int:
         """Fire times of which no more is to come."""
-        return self.passed + self.succeeded + self.failed + self.cancelled
+        return self.passed + self.run
+
+    @property
+    def run(self) -> int:
+        """Fire times whose runs have ended."""
+        return self.succeeded + self.failed + self.cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tidegate.domain.backfills import Asked, Backfill, BackfillState, Counts, Item, Move, Span, Standing
 from tidegate.domain.ids import Fence, RunKey, ScheduleId
-from tidegate.domain.instants import Instant
+from tidegate.domain.instants import Duration, Instant
 from tidegate.domain.runs import State
 from tidegate.ports.engine import Clock
 
@@ -19,7 +19,8 @@ Standings = Mapping[tuple[ScheduleId, Instant], Standing]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRecord:
-    """A backfill as people see it. `total`: fire times that were asked for."""
+    """A backfill as people see it. `total`: fire times that were asked for; `paused_at`: since when it is paused, if it
+    is; `paused_for`: how long it was before."""
 
     id: int
     schedule_id: ScheduleId
@@ -35,6 +36,13 @@ class BackfillRecord:
     counts: Counts
     created_at: Instant
     finished_at: Instant | None
+    paused_at: Instant | None = None
+    paused_for: Duration = 0
+
+    def worked(self, now: Instant) -> Duration:
+        """How long it has been under way until now, without the time that it was paused."""
+        until = next((at for at in (self.finished_at, self.paused_at) if at is not None), now)
+        return max(0, until - self.created_at - self.paused_for)
 
 
 class BackfillTx(Protocol):

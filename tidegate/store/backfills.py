@@ -238,6 +238,8 @@ async def _records(session: Session, numbers: Sequence[int]) -> list[BackfillRec
             counts=_counts(row[16:21]),
             created_at=row[21],
             finished_at=row[22],
+            paused_at=row[23],
+            paused_for=row[24],
         )
         for row in (await session.rows(Q.records, ids=Ints(numbers)) if numbers else ())
     ]

@@ -170,6 +170,8 @@ CREATE TABLE public.backfill (
     wake_at public.instant,
     created_at public.instant NOT NULL,
     finished_at public.instant,
+    paused_at public.instant,
+    paused_for bigint DEFAULT 0 NOT NULL,
     CONSTRAINT backfill_concurrency_check CHECK ((concurrency >= 1)),
     CONSTRAINT backfill_reprocess_check CHECK ((reprocess = ANY (ARRAY['none'::text, 'failed'::text, 'all'::text]))),
     CONSTRAINT backfill_state_check CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'finished'::text, 'cancelled'::text]))),

@@ -137,6 +137,8 @@ class BackfillRequests(RunTransaction):
         data = self.data
         row = self.edit(data.backfill, number)
         row.state, row.reason = state, reason
+        row.paused_for += 0 if row.paused_at is None else now - row.paused_at
+        row.paused_at = now if state is BackfillState.PAUSED else None
         row.wake_at = now if state is BackfillState.RUNNING else None
         if state is BackfillState.CANCELLED:
             items = {place: data.backfill_item.rows[place] for place in data.items_of.get(number, ())}
@@ -258,4 +260,6 @@ def record_of(data: Data, row: BackfillRow) -> BackfillRecord:
         counts=row.counts,
         created_at=row.created_at,
         finished_at=row.finished_at,
+        paused_at=row.paused_at,
+        paused_for=row.paused_for,
     )

@@ -305,6 +305,8 @@ class BackfillRow:
     reason: str = ""
     counts: Counts = Counts()
     finished_at: Instant | None = None
+    paused_at: Instant | None = None
+    paused_for: Duration = 0
 
 
 class BackfillItemRow(NamedTuple):

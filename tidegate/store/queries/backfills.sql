@@ -111,7 +111,7 @@ SELECT id FROM backfill WHERE id = %(id)s FOR NO KEY UPDATE;
 -- records: backfills as people see them
 SELECT b.id, b.schedule_id, s.namespace, s.name, b.rev, b.start_at, b.end_at, b.keys, b.walk, b.reprocess,
        b.concurrency, b.state, b.reason, b.asked_by, b.total, b.cursor, b.considered, b.passed, b.succeeded, b.failed,
-       b.cancelled, b.created_at, b.finished_at
+       b.cancelled, b.created_at, b.finished_at, b.paused_at, b.paused_for
 FROM backfill b JOIN schedule s ON s.id = b.schedule_id
 WHERE b.id = ANY(%(ids)s)
 ORDER BY b.id DESC;
@@ -133,7 +133,9 @@ SET state = %(state)s, reason = %(reason)s, wake_at = CASE WHEN %(state)s = 'run
     cancelled = b.cancelled + (SELECT count(*) FROM unmade),
     finished_at = CASE WHEN %(state)s = 'cancelled'
                         AND NOT EXISTS (SELECT FROM backfill_item WHERE backfill_id = %(id)s AND slot IS NOT NULL)
-                       THEN %(now)s::bigint END
+                       THEN %(now)s::bigint END,
+    paused_at = CASE WHEN %(state)s = 'paused' THEN %(now)s::bigint END,
+    paused_for = b.paused_for + coalesce(%(now)s - b.paused_at, 0)
 WHERE b.id = %(id)s;
 
 -- forget: backfills that were over before an instant
