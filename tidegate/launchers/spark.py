@@ -9,9 +9,9 @@ directory (`launchers.attempts`); beside what commands leave there:
     spark.json      the program itself runs (before: Spark is coming up, STARTING)
     verdict.json    how it ended, where more is known than an exit status
 
-The life of a SQL start: directory and order, then a task hands the order to a driver, which claims the identity and
-answers. If the worker dies before that, the next one seals the identity; which came first, claim or seal, says whether
-it began.
+The life of a start that needs a driver: directory, then a task waits for one, since it may have to come up. To that a
+SQL order is handed, and it claims the identity; of a PySpark program the process is started, whose shim does. If the
+worker dies before that, the next one seals the identity; which came first, claim or seal, says whether it began.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from tidegate.ports.spark import PROGRESS, SPEC, VERDICT, DriverSpec, SparkSetti
 ORDER = "order.json"
 HAND_OVERS = 3
 """So many drivers in a row may end or die under an order before it is given up."""
+AGAIN = 1.0
+"""Seconds between two tries to seal what has not begun, where the disk does not let it."""
 _CALL = re.compile(r"\bCALL\b", re.IGNORECASE)
 
 
@@ -104,20 +106,26 @@ class SparkLauncher:
         directory = self.attempts.prepare(launch)
         in_driver = runs_in_driver(launch)
         order = self._order(launch, directory, in_driver)
-        if launch.program.spec.TYPE == "pyspark" and order["isolation"] == Isolation.SHARED and not order["remote"]:
-            try:
-                order["socket"] = socket_path((await self.drivers.obtain()).folder)
-            except TidegateError as fault:
-                raise LaunchRefused(fault.message, remedy=fault.remedy, code=fault.code) from fault
+        if not in_driver:
+            self._children.command_line(launch, directory)  # what it refuses, no driver mends
+        self._in_driver[identity] = in_driver
+        if in_driver:
+            self._write_order(order)
+            work = self._hand_over(launch.attempt, order)
+        elif launch.program.spec.TYPE == "pyspark" and order["isolation"] == Isolation.SHARED and not order["remote"]:
+            work = self._start_beside_driver(launch, order)
+        else:
+            self._write_order(order)
+            return await self._children.start(launch)
+        self._tasks[identity] = asyncio.create_task(work)
+        return "spark"
+
+    def _write_order(self, order: dict[str, Any]) -> None:
+        directory = Path(order["directory"])
         try:
             write_private(str(directory / ORDER), json.dumps(order))
         except OSError as fault:
             refuse(fault, directory)
-        self._in_driver[identity] = in_driver
-        if not in_driver:
-            return await self._children.start(launch)
-        self._tasks[identity] = asyncio.create_task(self._hand_over(launch.attempt, order))
-        return "spark"
 
     def _order(self, launch: Launch, directory: Path, in_driver: bool) -> dict[str, Any]:
         spec = launch.program.spec
@@ -166,9 +174,26 @@ class SparkLauncher:
                 if answer.get("code") != "spark.ending":
                     error = {"code": answer["code"], "message": answer["message"]}
                     break
-            self._never_begun(attempt, "lost", error)
+            await self._close(attempt, "lost", error)
         except TidegateError as fault:
-            self._never_begun(attempt, "lost", {"code": fault.code, "message": str(fault)})
+            await self._close(attempt, "lost", {"code": fault.code, "message": str(fault)})
+        finally:
+            self._tasks.pop(attempt.identity, None)
+            self._on_change()
+
+    async def _start_beside_driver(self, launch: Launch, order: dict[str, Any]) -> None:
+        """Start the process of a PySpark attempt, waiting until the driver is up that it is to speak to."""
+        attempt = launch.attempt
+        try:
+            order["socket"] = socket_path((await self.drivers.obtain()).folder)
+            if self.attempts.claim(attempt.identity) is None:  # else it was stopped meanwhile
+                self._write_order(order)
+                await self._children.start(launch)
+        except Fenced:
+            return  # sealed in the last moment, by who says how it ended
+        except Exception as fault:
+            code = fault.code if isinstance(fault, TidegateError) else LaunchRefused.code
+            await self._close(attempt, "refused", {"code": code, "message": str(fault)})
         finally:
             self._tasks.pop(attempt.identity, None)
             self._on_change()
@@ -188,6 +213,17 @@ class SparkLauncher:
                 attempt=attempt, phase=Phase.FINISHED, backend_id="spark", outcome=outcome, error=error
             )
 
+    async def _close(self, attempt: AttemptKey, outcome: str, error: JsonObject) -> None:
+        """`_never_begun`, unless it was stopped meanwhile, and as soon as the disk lets it: what has neither begun nor
+        ended would hold its slot for ever."""
+        while True:
+            try:
+                if self.attempts.claim(attempt.identity) is None:
+                    self._never_begun(attempt, outcome, error)
+                return
+            except (LaunchRefused, OSError):
+                await asyncio.sleep(AGAIN)
+
     async def seal(self, launch: Launch) -> Report | None:
         identity = launch.identity
         if identity not in self._tasks and identity not in self._ends and self.attempts.seal(identity).sealed:
@@ -204,6 +240,8 @@ class SparkLauncher:
             identity = attempt.identity
             if identity in self._ends:
                 reports.append(self._ends[identity])
+            elif identity in self._tasks and self.attempts.claim(identity) is None:
+                reports.append(Report(attempt=attempt, phase=Phase.STARTING, backend_id="spark"))
             elif not self._is_in_driver(identity):
                 processes.append(attempt)
             elif (report := self._in_driver_report(attempt)) is not None:
@@ -214,10 +252,7 @@ class SparkLauncher:
     def _in_driver_report(self, attempt: AttemptKey) -> Report | None:
         identity = attempt.identity
         claim = self.attempts.claim(identity)
-        if claim is None:
-            waiting = Report(attempt=attempt, phase=Phase.STARTING, backend_id="spark")
-            return waiting if identity in self._tasks else None
-        if claim.owner is None:
+        if claim is None or claim.owner is None:
             return None
         if claim.end is None and alive(claim.owner):
             return Report(attempt=attempt, phase=Phase.RUNNING, backend_id=_backend_id(claim))
@@ -286,15 +321,17 @@ class SparkLauncher:
 
     async def stop(self, attempt: AttemptKey, how: StopHow) -> None:
         identity = attempt.identity
-        if not self._is_in_driver(identity):
-            await self._children.stop(attempt, how)
-            return
         if identity in self._ends:
             return
+        in_driver = self._is_in_driver(identity)
         claim = self.attempts.claim(identity)
-        if claim is None:
+        if claim is None and (in_driver or identity in self._tasks):
             self._never_begun(attempt, "cancelled", {"code": "cancelled", "message": "Stopped before it had begun."})
             claim = self.attempts.claim(identity)
+        if not in_driver:
+            await self._children.stop(attempt, how)
+            self._on_change()
+            return
         if claim is not None and claim.owner is not None and claim.end is None:
             link = self.drivers.by_pid(claim.owner.pid)
             if link is not None:
