@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import gc
 import json
 import os
 import signal
@@ -11,9 +13,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
+from waiting import comes
 
 from tidegate.domain.errors import Fenced, LaunchRefused
 from tidegate.launchers import shim
@@ -299,6 +303,22 @@ def test_a_dead_nursery_is_replaced(tmp_path: Path) -> None:
     run(work())
 
 
+def test_a_nursery_that_cannot_be_started_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with driving(ProcessLauncher(tmp_path)) as driver:
+            driver.launcher._nursery.end()
+            before = set(os.listdir("/proc/self/fd"))
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "posix_spawn", Mock(side_effect=BlockingIOError(errno.EAGAIN, "no more processes")))
+                with pytest.raises(LaunchRefused, match="no more processes"):
+                    await driver.launcher.start(shell("true"))
+            gc.collect()
+            assert set(os.listdir("/proc/self/fd")) <= before
+            assert (await driver.run(shell("true"))).outcome == "succeeded"
+
+    run(work())
+
+
 @pytest.mark.requirement("RUN-9")
 def test_a_polite_stop_lets_the_program_end_its_own_way(tmp_path: Path) -> None:
     launch = shell("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
@@ -539,6 +559,20 @@ def test_nothing_is_held_while_many_commands_run(tmp_path: Path) -> None:
                 assert report.outcome == "succeeded", (report, log_of(tmp_path, launch))
             await driver.launcher.forget([launch.attempt for launch in launches])
             assert not Attempts(tmp_path).directory(launches[0].identity).joinpath("context.json").exists()
+
+    run(work())
+
+
+def test_nothing_is_kept_of_what_was_killed(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with driving(ProcessLauncher(tmp_path)) as driver:
+            launches = [shell("sleep 60") for _ in range(5)]
+            for launch in launches:
+                await driver.launcher.start(launch)
+                await driver.launcher.stop(launch.attempt, StopHow.KILL)
+                await driver.end(launch)
+                await driver.launcher.forget([launch.attempt])
+            await comes(lambda: not driver.launcher._killing, 30)
 
     run(work())
 

@@ -57,7 +57,7 @@ class Nursery:
             self._waiting.pop(token, None)
 
     def begin(self) -> None:
-        """Spawn it. From then on its answers are read in the running loop."""
+        """Spawn it. From then on its answers are read in the running loop. Raises OSError."""
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         actions = [
@@ -66,9 +66,15 @@ class Nursery:
             (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
         ]
         argv = [sys.executable, "-I", "-S", shim.__file__]
-        self._pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions, setsid=True)
-        theirs.close()
-        os.close(writing)
+        try:
+            self._pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions, setsid=True)
+        except OSError:
+            ours.close()
+            os.close(reading)
+            raise
+        finally:
+            theirs.close()
+            os.close(writing)
         ours.setblocking(False)
         os.set_blocking(reading, False)
         self._orders, self._replies, self._buffer = ours, reading, b""

@@ -18,6 +18,7 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,10 +264,12 @@ class ProcessLauncher:
             identity = attempt.identity
             self._ends.pop(identity, None)
             self._unwatch(identity)
-            task = self._killing.get(identity)
-            if task is not None and task.done():
-                del self._killing[identity]
+            if (task := self._killing.get(identity)) is not None:
+                task.add_done_callback(partial(self._killed, identity))
             self.attempts.tidy(identity)
+
+    def _killed(self, identity: str, _: asyncio.Task[None]) -> None:
+        self._killing.pop(identity, None)
 
 
 def judge(end: End, log: Path) -> tuple[str, JsonObject | None]:
