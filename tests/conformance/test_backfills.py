@@ -157,7 +157,9 @@ async def test_paused_nothing_of_it_starts_and_resumed_it_goes_on_where_it_stood
     await walk(world, world.at(MINUTE))
     paused = await backfills.pause(world.store, backfill, who="ann", reason="lunch")
     assert (paused.record.state, paused.record.reason) == (BackfillState.PAUSED, "lunch")
-    assert {run.state for run in await made(world)} == {State.SUPERSEDED}
+    taken_back = await made(world)
+    assert {run.state for run in taken_back} == {State.SUPERSEDED}
+    assert {run.reason for run in taken_back} == {f"Backfill {backfill} was paused: lunch."}
     await walk(world, world.at(MINUTE + 1))
     assert await world.begin_runs(world.at(MINUTE + 2)) == []
     assert len((await backfills.get(world.store, backfill)).items) == 2

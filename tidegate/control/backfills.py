@@ -322,7 +322,8 @@ async def _set(store: ControlStore, backfill_id: str, state: BackfillState, *, w
             alive = [one.run for one in await tx.backfill_items(number, 10_000) if one.run and one.state in LIVE]
             match state:
                 case BackfillState.PAUSED:
-                    told = f"Backfill {backfill_id} was {why}."
+                    told = f"paused: {reason.rstrip('.')}" if reason else why
+                    told = f"Backfill {backfill_id} was {told}."
                     await tx.end_runs(alive, State.SUPERSEDED, told, now)
                 case BackfillState.CANCELLED:
                     for run in sorted(alive):
