@@ -16,10 +16,6 @@ the call was carried out is not known, and the next attempt sends the same `Tide
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import json
 import os
 import signal
@@ -33,6 +29,7 @@ from typing import Any
 
 import httpx
 
+from tidegate.domain.signing import key_of, signature
 from tidegate.launchers.answers import PACKED, Beginning
 
 CONNECT = 10.0
@@ -208,7 +205,9 @@ class Call:
         if self._elsewhere(url):
             return headers
         if order["signed"]:
-            headers |= signature(self.environment[SECRET], order["identity"], int(time.time()), content)  # noqa: TID251
+            identity, at = order["identity"], int(time.time())  # noqa: TID251
+            headers["Webhook-Id"], headers["Webhook-Timestamp"] = identity, str(at)
+            headers["Webhook-Signature"] = signature(key_of(self.environment[SECRET]), identity, at, content)
         return headers | {
             name: self.environment[HEADER + name] if str(value).startswith("env:") else str(value)
             for name, value in order["headers"].items()
@@ -219,20 +218,6 @@ def origin_of(url: str) -> str:
     """`https://example.com:8443`: whom one talks to; the port of its scheme is left out. Raises httpx.InvalidURL."""
     parts = httpx.URL(url)
     return f"{parts.scheme}://{parts.netloc.decode('ascii')}"
-
-
-def signature(secret: str, identity: str, at: int, content: bytes) -> dict[str, str]:
-    """The headers of the Standard Webhooks specification; `at` in Unix seconds."""
-    key = secret.encode()
-    if secret.startswith("whsec_"):
-        with suppress(binascii.Error):
-            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    said = hmac.new(key, f"{identity}.{at}.".encode() + content, hashlib.sha256).digest()
-    return {
-        "Webhook-Id": identity,
-        "Webhook-Timestamp": str(at),
-        "Webhook-Signature": f"v1,{base64.b64encode(said).decode()}",
-    }
 
 
 def succeeded(status: int, success: Sequence[int | str]) -> bool:

@@ -8,10 +8,6 @@ that event aside; what it says of itself (401, 404, 500) holds up all, so that a
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hashlib
-import hmac
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,6 +15,7 @@ import httpx
 from tenacity import AsyncRetrying, RetryError, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from tidegate.documents.references import revealed
+from tidegate.domain.signing import key_of, signature
 from tidegate.domain.sinks import SinkSpec
 from tidegate.ports.sinks import Delivery, Message
 from tidegate.sinks.background import BackgroundSink
@@ -33,7 +30,6 @@ AT_ONCE = 500
 _BODY = 64 * 1024
 """Bytes of an answer for which its connection is kept."""
 _REFUSED = frozenset({400, 413, 415, 422})
-_PREFIX = "whsec_"
 
 
 class _Again(Exception):
@@ -117,8 +113,8 @@ class WebhookSink(BackgroundSink):
 
     def _headers(self, message: Message) -> dict[str, str]:
         # The attempt's own: receivers refuse what is old. When the event was is in its body.
-        stamp = str(int(time.time()))  # noqa: TID251 (a clock of receivers, not of ours)
-        headers = {"webhook-id": message.id, "webhook-timestamp": stamp, "tidegate-type": message.type}
+        stamp = int(time.time())  # noqa: TID251 (a clock of receivers, not of ours)
+        headers = {"webhook-id": message.id, "webhook-timestamp": str(stamp), "tidegate-type": message.type}
         if self._key is not None:
             headers["webhook-signature"] = signature(self._key, message.id, stamp, message.body)
         return headers
@@ -132,19 +128,3 @@ async def _pass_over(answer: httpx.Response) -> None:
         length += len(part)
         if length > _BODY:
             return
-
-
-def key_of(secret: str) -> bytes:
-    """`whsec_` and base64, as Standard Webhooks writes keys; any other text is the key itself."""
-    if secret.startswith(_PREFIX):
-        try:
-            return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-        except binascii.Error:
-            pass
-    return secret.encode()
-
-
-def signature(key: bytes, id: str, stamp: str, body: bytes) -> str:
-    """`v1,` and the HMAC-SHA256 of `id.stamp.body` in base64."""
-    digest = hmac.new(key, b".".join((id.encode(), stamp.encode(), body)), hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
