@@ -4,6 +4,8 @@ A crash between an Iceberg commit and the record of its success leaves a run tha
 not. Every commit carries the run's key, so a retry looks for it first. Only tables whose metadata changed since the
 run's first attempt can hold one; their metadata files are read as they are, without a JVM.
 
+Only the catalog in Tidegate's own database is looked into: a commit to a table of a further catalog is not found.
+
 What this cannot know: whether a program that commits several times did all of them. A SQL program's statements are
 numbered in the stamp, so a retry goes on behind the last one. A PySpark program that commits more than once is taken
 as done when any of its commits is found: let it make one commit, or merge by the run's key. A commit whose snapshot
@@ -50,7 +52,8 @@ class Commit:
 
 
 def find_commits(spec: DriverSpec, attempt: AttemptKey, *, since: Instant) -> Sequence[Commit]:
-    """What earlier attempts of this run have committed since then, in every branch, oldest first.
+    """What earlier attempts of this run have committed to Tidegate's own catalog since then, in every branch, oldest
+    first.
 
     A table whose metadata is gone or garbled is passed over, with a warning: nobody can write to it any more, and it
     must not hold up the retries of all others. Whatever else goes wrong, as a store that does not answer, fails the
@@ -78,7 +81,7 @@ class _Broken(Exception):
 
 
 def _tables(spec: DriverSpec) -> Iterator[tuple[str, str]]:
-    """Each table of the catalog with its metadata file."""
+    """Each table of Tidegate's own catalog with its metadata file."""
     schema, catalog = spec.settings.catalog_schema, spec.settings.catalog
     with Connection.connect(spec.catalog_url, autocommit=True, connect_timeout=10) as connection:
         there = connection.execute("SELECT to_regclass(format('%%I.iceberg_tables', %s::text))", [schema]).fetchone()

@@ -31,7 +31,7 @@ from tidegate.wiring.members import for_good, loop_of, member, membership
 
 
 async def run_scheduler(settings: Settings, stop: asyncio.Event) -> None:
-    """Timekeeper, admitter, reconciler, janitor, membership, until `stop`."""
+    """All parts of a scheduler, until `stop`; docs/explanation/ledger.md says what each moves."""
     await for_good(lambda: _schedule(settings, stop), stop, settings.database.url)
 
 

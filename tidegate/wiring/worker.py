@@ -45,7 +45,7 @@ class Leaving(Enum):
 
 
 async def run_worker(settings: Settings, stop: asyncio.Event, leaving: Leaving) -> None:
-    """Dispatcher, supervisor, launchers, log keeper, membership, until `stop`."""
+    """All parts of a worker and its launchers, until `stop`; docs/explanation/ledger.md says what each moves."""
     await for_good(lambda: _work(settings, stop, leaving), stop, settings.database.url)
 
 
