@@ -32,7 +32,6 @@ from tidegate.domain.programs import Python
 from tidegate.domain.triggers import Interval
 from tidegate.launchers.logs import FileLogs
 from tidegate.store.store import PostgresStore
-from tidegate.wiring import ensure_pools
 
 PROGRAM = """\
 import time
@@ -100,7 +99,6 @@ async def _declare(place: ground.Ground) -> None:
     program = Python(entry=f"{place.home}/programs.py:stamp")
     store = PostgresStore(place.url)
     try:
-        await ensure_pools(store)
         async with store.changing() as tx:
             await tx.put_pool("default", 200, None)  # how many may run is not what is measured
         now = await store.now()

@@ -25,7 +25,6 @@ from tidegate.domain.triggers import Never
 from tidegate.domain.windows import Span
 from tidegate.engine.admitter import Admitter
 from tidegate.store.store import PostgresStore
-from tidegate.wiring import ensure_pools
 
 CHANGED = 10
 
@@ -65,7 +64,6 @@ async def _deploy(url: str, count: int) -> tuple[float, int]:
 
     store = PostgresStore(url)
     try:
-        await ensure_pools(store)
         await applications.deploy(store, application(0), who="bench")  # type: ignore[arg-type]
         before = _versions(url)
         differing = application(CHANGED)
@@ -91,7 +89,6 @@ def _versions(url: str) -> dict[int, tuple[str, str, int]]:
 async def _declare(url: str) -> int:
     store = PostgresStore(url)
     try:
-        await ensure_pools(store)
         now = await store.now()
         minutes = (now % DAY) // MINUTE
         closed = Span(start=(minutes + 600) % 1440, end=(minutes + 660) % 1440 or 1440)

@@ -24,7 +24,6 @@ from tidegate.domain.instants import SECOND, Instant
 from tidegate.domain.programs import Command
 from tidegate.domain.triggers import AnyOf, Cron, Trigger
 from tidegate.store.store import PostgresStore
-from tidegate.wiring import ensure_pools
 
 GRID = 10
 """Every trigger fires at every tenth second, so that a round needs to wait for no more."""
@@ -105,7 +104,6 @@ def _alone(one: Round, schedulers: int) -> float:
 async def _declare(url: str, count: int, trigger: Trigger) -> None:
     store = PostgresStore(url)
     try:
-        await ensure_pools(store)
         template = await ground.declare(store, "due", Command(argv=("true",)), trigger, ())
         _rest(url)
     finally:

@@ -29,7 +29,6 @@ from tidegate.domain.ids import AttemptKey
 from tidegate.ports.launching import LogChunk
 from tidegate.sim.memory import MemoryStore
 from tidegate.store.store import PostgresStore
-from tidegate.wiring import ensure_pools
 
 from .running import Up, tidegate_up
 
@@ -96,8 +95,6 @@ def serve(doors: Doors, app: FastAPI | None = None) -> Iterator[Served]:
 
 async def _life(server: uvicorn.Server, listener: socket.socket, store: Any) -> None:
     """A store belongs to one event loop, from its first question to its end."""
-    if isinstance(store, PostgresStore):
-        await ensure_pools(store)
     await server.serve(sockets=[listener])
     if isinstance(store, PostgresStore):
         await store.close()

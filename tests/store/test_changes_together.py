@@ -25,7 +25,6 @@ from tidegate.documents.parsing import parse
 from tidegate.domain.errors import Conflict, Stale
 from tidegate.ports.tables import Seen
 from tidegate.store.store import PostgresStore
-from tidegate.wiring import ensure_pools
 
 pytestmark = pytest.mark.anyio
 NEVER = {"type": "never"}
@@ -43,7 +42,6 @@ def application(argument: str, *names: str) -> Any:
 @pytest.mark.requirement("LIFE-6", "LIFE-4")
 async def test_of_deployments_at_once_the_last_one_stands_as_a_whole(emptied_database_url: str) -> None:
     stores = [PostgresStore(emptied_database_url) for _ in range(3)]
-    await ensure_pools(stores[0])
     sets = {"ann": ("a", "b", "c"), "bob": ("b", "c", "d"), "eve": ("a", "x")}
     for _ in range(4):
         await asyncio.gather(
@@ -63,7 +61,6 @@ async def test_of_deployments_at_once_the_last_one_stands_as_a_whole(emptied_dat
 @pytest.mark.requirement("LIFE-4", "LIFE-7")
 async def test_of_changes_made_for_the_same_revision_one_is_taken(emptied_database_url: str) -> None:
     stores = [PostgresStore(emptied_database_url) for _ in range(4)]
-    await ensure_pools(stores[0])
     await applications.deploy(stores[0], application("ann", "s"), who="ann")
 
     async def change(number: int, store: PostgresStore) -> bool:
@@ -85,7 +82,6 @@ async def test_of_changes_made_for_the_same_revision_one_is_taken(emptied_databa
 @pytest.mark.requirement("LIFE-6")
 async def test_the_same_documents_in_another_order_wait_for_each_other_in_no_circle(emptied_database_url: str) -> None:
     stores = [PostgresStore(emptied_database_url) for _ in range(4)]
-    await ensure_pools(stores[0])
     raw = [
         {
             "apiVersion": "tidegate/v1",
@@ -160,7 +156,6 @@ async def test_more_declarations_at_once_than_connections_all_come_through(
 ) -> None:
     """Each holds one: if it wanted a second one, nobody would ever get any."""
     store = PostgresStore(emptied_database_url)
-    await ensure_pools(store)
     async with store.changing() as tx:
         seen = [Seen(table=table(number), location="a") for number in range(MANY)]
         await tx.see_tables(seen, await tx.now())

@@ -37,9 +37,7 @@ async def begin(store: Any) -> None:
     from tidegate.control import applications, runs
     from tidegate.control import events as publishing
     from tidegate.ports.collecting import NewEvent
-    from tidegate.wiring import ensure_pools
 
-    await ensure_pools(store)
     await applications.deploy(store, application({"a": {}, "b": {}, "c": {}}), who="ann")
     await publishing.publish(store, [NewEvent(type="user.landed", key="sales/x")])
     for name in "abc":

@@ -98,6 +98,19 @@ def test_a_new_database_has_its_pools(empty_url: str) -> None:
     assert pools == built_in(os.cpu_count() or 1)
 
 
+def test_an_upgrade_makes_the_pools_that_are_missing_and_leaves_the_others_as_people_made_them(
+    empty_url: str,
+) -> None:
+    migrate.upgrade(empty_url)
+    with psycopg.connect(empty_url, autocommit=True) as connection:
+        connection.execute("DELETE FROM pool WHERE name = 'http'")  # an upgrade that died before it made them
+        connection.execute("UPDATE pool SET slots = 77 WHERE name = 'default'")
+    assert migrate.upgrade(empty_url) == ()
+    with psycopg.connect(empty_url) as connection:
+        found = dict(connection.execute("SELECT name, slots FROM pool").fetchall())
+    assert found == {name: slots for name, (slots, _) in built_in(os.cpu_count() or 1).items()} | {"default": 77}
+
+
 def test_people_s_views_show_times(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         for view in ("schedules", "runs", "missed", "attempts", "events"):

@@ -1,4 +1,7 @@
-"""The pools that are always there, since programs that name none take them (`domain.programs.POOLS`)."""
+"""The pools that are always there, since programs that name none take them (`domain.programs.POOLS`).
+
+An upgrade of the database makes them (`store.migrate`), so a version that adds one comes with a migration.
+"""
 
 from __future__ import annotations
 

@@ -62,16 +62,18 @@ def upgrade(url: str, patience: float = _PATIENCE, *, until: str = "") -> Sequen
         _refuse_newer(found)
         if found.missing:
             _apply(url, patience, until)
-        if not found.applied:
-            _make_pools(connection)
+        make_pools(connection)
         return tuple(name for name in found.missing if not until or name <= until)
 
 
-def _make_pools(connection: psycopg.Connection) -> None:
-    """The pools that every new database begins with; people change or delete them as they like."""
+def make_pools(connection: psycopg.Connection) -> None:
+    """The pools that are always there, where they are not: also after an upgrade that died, and those that are new in
+    this version. What people made of them stays."""
+    known = {name for (name,) in connection.execute("SELECT name FROM pool")}
     insert = "INSERT INTO pool (name, slots, rate_max, rate_per, rate_burst) VALUES (%s, %s, %s, %s, %s)"
     for name, (slots, rate) in built_in(os.cpu_count() or 1).items():
-        connection.execute(f"{insert} ON CONFLICT DO NOTHING", (name, slots, *(rate or (None, None, None))))
+        if name not in known:
+            connection.execute(f"{insert} ON CONFLICT DO NOTHING", (name, slots, *(rate or (None, None, None))))
 
 
 def status(url: str) -> SchemaStatus:

@@ -9,7 +9,6 @@ from tidegate.store.embedded import EmbeddedServer
 from tidegate.store.home import HomeLock
 from tidegate.wiring.doors import open_doors
 from tidegate.wiring.homes import embedded_server, running_server, schema_status, take_home, upgrade, without_password
-from tidegate.wiring.members import ensure_pools
 from tidegate.wiring.scheduler import run_scheduler
 from tidegate.wiring.worker import Leaving, run_worker
 
@@ -18,7 +17,6 @@ __all__ = [
     "HomeLock",
     "Leaving",
     "embedded_server",
-    "ensure_pools",
     "open_doors",
     "run_scheduler",
     "run_worker",

@@ -16,13 +16,11 @@ from pathlib import Path
 from tidegate.domain.errors import Fenced, TidegateError, Unavailable
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import SECOND, Duration
-from tidegate.domain.pools import built_in
 from tidegate.engine.loop import Loop, LoopSettings
 from tidegate.engine.membership import Membership, MembershipSettings
 from tidegate.engine.meters import Meters
 from tidegate.engine.outcome import Part
 from tidegate.engine.reporter import Reporter
-from tidegate.ports.control import ControlStore
 from tidegate.settings import Settings
 from tidegate.store import home as homes
 from tidegate.store import migrate
@@ -60,7 +58,6 @@ async def member(role: str, settings: Settings) -> AsyncIterator[Member]:
         now = await store.now()
         if role == "scheduler":  # before anybody can take it for ready
             await store.ensure_partitions(now, settings.scheduler.partitions_ahead)
-            await ensure_pools(store)
         name = f"{role}-{socket.gethostname()}-{os.getpid()}"
         fence = await store.register(role=role, name=name, host=host, pid=os.getpid(), now=now)
         log.info("registered as instance %d", fence.instance_id)
@@ -69,15 +66,6 @@ async def member(role: str, settings: Settings) -> AsyncIterator[Member]:
         finally:
             with suppress(TidegateError):  # without the database, or fenced, there is nothing to hand over
                 await store.leave(fence, await store.now())
-
-
-async def ensure_pools(store: ControlStore) -> None:
-    """The pools that programs are in when they name none. What a person made of them stays."""
-    known = {pool.name for pool in await store.pools()}
-    for name, (slots, rate) in built_in(os.cpu_count() or 1).items():
-        if name not in known:
-            async with store.changing() as tx:
-                await tx.put_pool(name, slots, rate)
 
 
 def membership(one: Member, settings: Settings) -> Membership:
