@@ -13,7 +13,7 @@ from tidegate.domain.instants import HOUR, SECOND
 from tidegate.domain.runs import State
 from tidegate.domain.schedules import Retry, Timeout
 from tidegate.domain.stopping import KILL_PATIENCE
-from tidegate.ports.launching import Phase, StopHow
+from tidegate.ports.launching import Phase, Report, StopHow
 
 
 @pytest.fixture
@@ -89,6 +89,22 @@ def test_a_starting_backend_keeps_the_run_starting(world: World) -> None:
     world.backend.set(AttemptKey(run, 1), Phase.RUNNING)
     worker.supervise()
     assert world.run(run).state is State.RUNNING
+
+
+@pytest.mark.parametrize("outcome", ["refused", "lost"])
+def test_what_a_backend_took_and_could_not_begin_has_no_start_and_says_nothing_about_its_program(
+    world: World, outcome: str
+) -> None:
+    worker = world.worker()
+    run = world.trigger(world.schedule(world.program()))
+    world.step(world.admitter)
+    worker.dispatch()
+    key = AttemptKey(run, 1)
+    world.backend.reports[key] = Report(attempt=key, phase=Phase.FINISHED, outcome=outcome, ran=False)
+    worker.supervise()
+    assert world.attempt(run).outcome == outcome and world.run(run).state is State.WAITING
+    assert world.attempt(run).started_at is None and world.run(run).started_at is None
+    assert world.store.data.stats.rows[run.schedule_id].last_start is None
 
 
 @pytest.mark.slow

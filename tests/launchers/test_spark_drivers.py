@@ -196,7 +196,7 @@ def test_a_pyspark_program_waits_for_its_driver_and_nobody_waits_for_that(
                 )
             await launcher.stop(leaves.attempt, StopHow.POLITE)
             report = await reported(launcher, leaves, Phase.FINISHED)
-            assert (report.outcome, report.error["code"]) == ("cancelled", "cancelled")
+            assert (report.outcome, report.error["code"], report.ran) == ("cancelled", "cancelled", False)
             assert launcher.attempts.claim(leaves.identity).sealed, "no driver that comes later starts it"
             assert launcher.attempts.claim(waits.identity) is None
 
@@ -213,7 +213,7 @@ def test_a_pyspark_program_for_which_no_driver_comes_is_refused(
             what = launch(PySpark(entry="nothing:main"))
             await launcher.start(what)
             report = await reported(launcher, what, Phase.FINISHED)
-            assert report.outcome == "refused" and "no sign of life" in report.error["message"]
+            assert (report.outcome, report.ran) == ("refused", False) and "no sign of life" in report.error["message"]
             assert launcher.attempts.claim(what.identity).sealed
 
     asyncio.run(scenario())

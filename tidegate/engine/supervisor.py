@@ -207,7 +207,7 @@ class Supervisor:
                 entry.close(Ended.CRASHED, now - (report.ago if report else 0), ran=True, error=error)
             case Phase.FINISHED:
                 assert report is not None
-                entry.close(_said(report), now - report.ago, ran=True, error=report.error)
+                entry.close(_said(report), now - report.ago, ran=report.ran, error=report.error)
         if entry.started_at is None:
             entry.started_at = now
 

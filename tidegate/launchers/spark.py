@@ -210,7 +210,7 @@ class SparkLauncher:
             with suppress(OSError), self.attempts.log(attempt.identity).open("a") as log:
                 log.write(f"{error['code']}: {error['message']}\n")
             self._ends[attempt.identity] = Report(
-                attempt=attempt, phase=Phase.FINISHED, backend_id="spark", outcome=outcome, error=error
+                attempt=attempt, phase=Phase.FINISHED, backend_id="spark", outcome=outcome, error=error, ran=False
             )
 
     async def _close(self, attempt: AttemptKey, outcome: str, error: JsonObject) -> None:

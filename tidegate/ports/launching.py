@@ -78,6 +78,7 @@ class Report:
     outcome: str | None = None
     error: JsonObject | None = None  # {code, message, exit_status}
     ago: Duration = 0  # how long before the answer it finished
+    ran: bool = True  # finished only: whether anything of it can have run
 
 
 class StopHow(StrEnum):
