@@ -18,7 +18,7 @@ from tidegate.domain.maintenance.operations import REWRITES_ROWS, Operation
 from tidegate.domain.maintenance.options import Options, Value, check
 from tidegate.domain.maintenance.state import Prediction
 from tidegate.domain.maintenance.value import HOT, predict, step_bytes
-from tidegate.lake.assessing import TableFiles, health_of, open_table
+from tidegate.lake.assessing import TableFiles, health_of
 from tidegate.lake.expiry import choose
 from tidegate.lake.procedures import call
 
@@ -66,23 +66,6 @@ def _as_written(operation: Operation, raw: Mapping[str, Any]) -> dict[str, Any]:
     known = OPTIONS[operation]
     typed = {name for name, one in known.items() if one.kind is Kind.AGE and isinstance(raw.get(name), int)}
     return {name: format_duration(value) if name in typed else value for name, value in raw.items()}
-
-
-def estimate(
-    table: str,
-    operation: Operation,
-    options: Options,
-    location: str,
-    properties: Mapping[str, str],
-    *,
-    keep: Collection[int],
-    now: Instant,
-) -> Plan:
-    """The plan for a table, by its metadata file. `keep`: snapshots that cursors and pinned inputs go on reading from.
-
-    Raises Refused where it must not be done, and what storage and format raise (OSError, ValueError, KeyError).
-    """
-    return plan(table, operation, options, open_table(location, properties), keep=keep, now=now)
 
 
 def plan(

@@ -116,11 +116,6 @@ class TableHealth:
         )
 
     @property
-    def average_file(self) -> float | None:
-        """Bytes of a data file, on average."""
-        return _ratio(self.data_bytes, self.data_files)
-
-    @property
     def small_file_percent(self) -> float | None:
         """0 to 100; 0 for a table without files."""
         return _percent(self.small_files, self.data_files)

@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from tidegate.domain.maintenance.health import PartitionFiles, TableHealth
-from tidegate.domain.maintenance.state import History, Prediction
+from tidegate.domain.maintenance.state import History
 
 _LISTS = frozenset({"files", "snapshot_times", "columns"})
 
@@ -56,16 +56,6 @@ def history_json(history: History) -> dict[str, Any]:
 def history_of(raw: Mapping[str, Any]) -> History:
     """The history behind its JSON."""
     return History(**_known(History, raw))
-
-
-def prediction_json(prediction: Prediction) -> dict[str, Any]:
-    """A prediction as JSON."""
-    return _said(prediction)
-
-
-def prediction_of(raw: Mapping[str, Any]) -> Prediction:
-    """The prediction behind its JSON."""
-    return Prediction(**_known(Prediction, raw))
 
 
 def pack(numbers: Sequence[int]) -> str:
