@@ -213,6 +213,8 @@ def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served:
     ("arguments", "status", "says"),
     [
         pytest.param(("get", "nonsense"), 2, "is no kind", id="unknown_kind"),
+        pytest.param(("delete", "schedul", "s"), 2, "sources, policies.", id="only_what_can_be_deleted"),
+        pytest.param(("describe", "lease", "janitor"), 2, "tidegate get leases", id="only_listed"),
         pytest.param(("frobnicate",), 2, "No such command", id="unknown_command"),
         pytest.param(("trigger", "s", "--arg", "x"), 2, "NAME=VALUE", id="argument_without_value"),
         pytest.param(("runs", "--limit", "0"), 2, "greater than or equal to 1", id="limit_too_small"),
@@ -233,6 +235,14 @@ def test_a_mistake_is_one_clear_message_and_never_a_trace(
     assert says in " ".join(said.err.split())
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+def test_the_kinds_that_a_command_names_are_those_that_it_takes() -> None:
+    kinds = {word: " ".join(tidegate(word, "--help").out.replace("│", " ").split()) for word in ("get", "delete")}
+    for one in ("schedule", "run", "instance", "lease", "table"):
+        assert f"{one}," in kinds["get"] or f"{one} or" in kinds["get"] or f"or {one}." in kinds["get"], one
+    for one in ("run,", "instance", "lease", "or table."):
+        assert one not in kinds["delete"], one
 
 
 def test_a_server_that_is_not_there_is_named_with_the_remedy() -> None:

@@ -13,7 +13,18 @@ from rich.text import Text
 from tidegate.cli import output
 from tidegate.cli.client import Client, log_pieces, segment
 from tidegate.cli.look import path_of
-from tidegate.cli.options import AnyNamespace, Kind, Namespace, Output, Run, Schedule, arguments, collection, run_id
+from tidegate.cli.options import (
+    KEPT,
+    AnyNamespace,
+    DeletedKind,
+    Namespace,
+    Output,
+    Run,
+    Schedule,
+    arguments,
+    collection,
+    run_id,
+)
 from tidegate.cli.output import Form, when
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
@@ -90,15 +101,15 @@ def unfreeze(form: Output = Form.TABLE) -> None:
 
 
 def delete(
-    kind: Kind,
+    kind: DeletedKind,
     name: Annotated[str, typer.Argument(help="Its name.", show_default=False)],
     namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Delete one thing. A program or application takes its schedules along: it says which."""
-    what = collection(kind)
-    if what in ("runs", "instances", "leases"):
-        raise typer.BadParameter(f"{what} cannot be deleted.", param_hint="KIND")
+    what = collection(kind, but=KEPT)
+    if what in KEPT:
+        raise typer.BadParameter(f"{what} cannot be deleted: {KEPT[what]}.", param_hint="KIND")
     with Client() as client:
         along = _taken_along(client, what, namespace, name)
         client.call("DELETE", path_of(what, namespace, name))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tidegate.cli import output
 from tidegate.cli.client import Client, nothing_there, segment
-from tidegate.cli.options import NAMESPACED, Kind, Namespace, Output, collection, run_id
+from tidegate.cli.options import NAMESPACED, DescribedKind, Kind, Namespace, Output, collection, one_of, run_id
 from tidegate.cli.output import Form, facts, grid, took, when
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
@@ -25,7 +25,7 @@ def get(
     form: Output = Form.TABLE,
 ) -> None:
     """List things of a kind, or show one."""
-    what = collection(kind)
+    what = collection(kind) if name is None else one_of(kind)
     with Client() as client:
         if name is None:
             items = list(client.items(path_of(what, namespace), most=1000 if what == "runs" else None))
@@ -38,13 +38,13 @@ def get(
 
 
 def describe(
-    kind: Kind,
+    kind: DescribedKind,
     name: Annotated[str, typer.Argument(help="Its name, or the id of a run.", show_default=False)],
     namespace: Namespace = DEFAULT_NAMESPACE,
     form: Output = Form.TABLE,
 ) -> None:
     """Everything that is known of one thing."""
-    what = collection(kind)
+    what = one_of(kind)
     with Client() as client:
         path = path_of(what, namespace, name)
         item = client.get(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,12 +21,6 @@ AnyNamespace = Annotated[
 File = Annotated[str, typer.Option("-f", "--file", help="A YAML or JSON file, or - for standard input.")]
 Schedule = Annotated[str, typer.Argument(help="Name of a schedule.", show_default=False)]
 Run = Annotated[str, typer.Argument(help="Id of a run, as `tidegate runs` prints it.", show_default=False)]
-Kind = Annotated[
-    str,
-    typer.Argument(
-        help="schedule, program, application, namespace, pool, calendar, dataset, sink, source, policy or run."
-    ),
-]
 Home = Annotated[
     Path | None, typer.Option("--home", help="Everything this machine keeps. [default: TIDEGATE_HOME or ~/.tidegate]")
 ]
@@ -51,16 +45,46 @@ KINDS = {
     "table": "tables",
 }
 NAMESPACED = frozenset({"schedules", "programs", "applications", "runs"})
+LISTED = {"instances": "tidegate get instances", "leases": "tidegate get leases"}
+"""What is only shown as a list, and how."""
+KEPT = {
+    "runs": "retention drops them; `tidegate cancel` ends one",
+    "instances": "they are processes, which end by themselves",
+    "leases": "they lapse by themselves",
+    "tables": "Tidegate looks after them and deletes none; drop the table in its catalog",
+}
+"""What is shown and never deleted here, and why."""
 
 
-def collection(kind: str) -> str:
-    """The collection that a word means: singular, plural or short. Wrong usage (exit 2) when it is none."""
+def _words(but: Collection[str] = ()) -> str:
+    """One word for each kind but these, the first that it has."""
+    first = {what: word for word, what in reversed(KINDS.items())}
+    *most, last = (first[what] for what in dict.fromkeys(KINDS.values()) if what not in but)
+    return f"{', '.join(most)} or {last}."
+
+
+Kind = Annotated[str, typer.Argument(help=_words(), show_default=False)]
+DescribedKind = Annotated[str, typer.Argument(help=_words(but=LISTED), show_default=False)]
+DeletedKind = Annotated[str, typer.Argument(help=_words(but=KEPT), show_default=False)]
+
+
+def collection(kind: str, *, but: Collection[str] = ()) -> str:
+    """The collection that a word means: singular, plural or short. Wrong usage (exit 2) when it is none, told with the
+    known ones; `but`: those that are of no use here are not told."""
     word = kind.lower()
     found = KINDS.get(word) or (word if word in KINDS.values() else None)
     if found is None:
-        known = ", ".join(dict.fromkeys(KINDS.values()))
+        known = ", ".join(what for what in dict.fromkeys(KINDS.values()) if what not in but)
         raise typer.BadParameter(f"{kind!r} is no kind; known are {known}.", param_hint="KIND")
     return found
+
+
+def one_of(kind: str) -> str:
+    """The collection, of a kind whose things have a page each. Wrong usage (exit 2) when it is none."""
+    what = collection(kind, but=LISTED)
+    if what in LISTED:
+        raise typer.BadParameter(f"{what} are only listed: {LISTED[what]}.", param_hint="KIND")
+    return what
 
 
 def is_run_id(text: str) -> bool:
