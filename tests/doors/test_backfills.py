@@ -114,6 +114,29 @@ def test_the_command_says_what_it_will_do_and_how_far_it_is(served: Served) -> N
 
 
 @pytest.mark.requirement("CATCH-6", "OPS-2")
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((), ("--start", "--key")),
+        (("--start", "2026-13-01"), ("--start", "'2026-13-01'", "2026-11-01T00:00:00Z")),
+        (("--start", day(9), "--end", f"{day(4)}T04:00"), ("--end", f"'{day(4)}T04:00'", "zone")),
+        (("--key", "soon"), ("--key", "'soon'")),
+        (("--key", at(3, 1)), ("--key: ", "is no fire time")),
+        (("--start", at(3), "--end", at(4)), ("--end: ", "after start")),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_option_and_its_value(
+    served: Served, said: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    served.declare("nightly")
+    wrong = tidegate("backfill", "create", "nightly", *said, url=served.url)
+    assert wrong.status in (1, 2) and wrong.out == ""
+    line = " ".join(wrong.err.replace("│", " ").split())
+    assert all(one in line for one in told), line
+    assert "keys" not in line
+
+
+@pytest.mark.requirement("CATCH-6", "OPS-2")
 @pytest.mark.parametrize("state", ["planned", "superseded", "waiting"])
 def test_a_fire_time_without_a_run_is_not_in_hand(capsys: pytest.CaptureFixture[str], state: str) -> None:
     """A paused backfill took its waiting run back: nothing of it goes on."""

@@ -175,6 +175,16 @@ def test_automatic_maintenance_is_switched_off_and_on(served: Served, cli: Calla
     assert "starts by itself" in cli("policies", "enable").out
 
 
+@pytest.mark.requirement("OPS-2")
+def test_a_wrong_option_is_named_and_a_table_is_not_deleted_here(measured: Served, cli: Callable[..., Said]) -> None:
+    declare(measured)
+    wrong = cli("tables", "maintain", FLIGHTS, "--operation", "rewrite_data")
+    assert wrong.status == 1 and "--operation: " in wrong.err and "rewrite_data_files" in wrong.err
+    assert "document" not in wrong.err
+    kept = cli("delete", "table", FLIGHTS)
+    assert kept.status == 2 and "drop the table in its catalog" in " ".join(kept.err.replace("│", " ").split())
+
+
 @pytest.mark.requirement("CARE-14")
 def test_every_policy_says_whether_maintenance_starts_by_itself(served: Served, cli: Callable[..., Said]) -> None:
     body = {"spec": {"tables": "lake.**", "operations": {"expire_snapshots": {}}}}

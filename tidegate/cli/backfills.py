@@ -15,13 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, by_options, segment
 from tidegate.cli.look import path_of
 from tidegate.cli.options import Namespace, Output, Schedule
 from tidegate.cli.output import Form, facts, grid, span, when
 from tidegate.domain.backfills import AGAIN, MOST_AT_ONCE, parse_identity
 from tidegate.domain.errors import TidegateError
-from tidegate.domain.instants import parse_duration
+from tidegate.domain.instants import parse_duration, parse_instant
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
 app = typer.Typer(no_args_is_help=True, help="Past fire times that you ask to be run.")
@@ -73,10 +73,13 @@ def create(
     """Run past fire times of a schedule; also of one that is disabled.
 
     Its runs come after everything else that waits for the same, and no instant is run twice."""
+    if start is None and not key:
+        why = "say from when on with --start, or name the fire times with --key."
+        raise typer.BadParameter(why, param_hint="--start")
     said: dict[str, Any] = {
-        "start": _instant(start),
-        "end": _instant(end),
-        "keys": [_instant(one) for one in key or ()] or None,
+        "start": _instant(start, "--start"),
+        "end": _instant(end, "--end"),
+        "keys": [_instant(one, "--key") for one in key or ()] or None,
         "order": order.value,
         "concurrency": concurrency,
         "reprocess": reprocess.value,
@@ -84,7 +87,8 @@ def create(
     }
     with Client() as client:
         path = f"{path_of('schedules', namespace, schedule)}:backfill"
-        plan = client.call("POST", path, body={name: value for name, value in said.items() if value is not None})
+        with by_options(**_OPTIONS):
+            plan = client.call("POST", path, body={name: value for name, value in said.items() if value is not None})
         if not follow or dry_run:
             output.show(form, plan, lambda: _plan(plan))
             return
@@ -170,9 +174,32 @@ def _path(backfill: str) -> str:
     return f"/backfills/{segment(backfill)}"
 
 
-def _instant(text: str | None) -> str | None:
-    """A day is its beginning in UTC."""
-    return f"{text}T00:00:00Z" if text is not None and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else text
+_OPTIONS = {
+    "start": "--start",
+    "end": "--end",
+    "keys": "--key",
+    "order": "--order",
+    "concurrency": "--concurrency",
+    "reprocess": "--reprocess",
+}
+
+
+def _instant(text: str | None, option: str) -> str | None:
+    """A day is its beginning in UTC. Wrong usage (exit 2) when it is neither a day nor an instant."""
+    if text is None:
+        return None
+    whole = f"{text}T00:00:00Z" if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else text
+    try:
+        parse_instant(whole)
+    except ValueError as error:
+        right = "write a day like 2026-11-01, or an instant like 2026-11-01T00:00:00Z"
+        why = (
+            f"has no zone, so it names no instant; {right}"
+            if "zone" in str(error)
+            else f"is no day or instant; {right}"
+        )
+        raise typer.BadParameter(f"{text!r} {why}.", param_hint=option) from None
+    return whole
 
 
 # ── shown ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from tidegate.cli import output
-from tidegate.cli.client import Client, segment
+from tidegate.cli.client import Client, by_options, segment
 from tidegate.cli.look import tables_of
 from tidegate.cli.options import Output
 from tidegate.cli.output import Form, facts, grid, when
@@ -94,7 +94,7 @@ def maintain(
     """Maintain a table now, whatever schedules and conditions say; after what maintains it already."""
     given = (("operation", operation), ("policy", policy), ("dry_run", dry_run or None))
     body = {key: value for key, value in given if value is not None}
-    with Client() as client:
+    with Client() as client, by_options(operation="--operation", policy="--policy"):
         answer = client.call("POST", f"/tables/{segment(table)}:maintain", body=body)
     items = answer["items"]
     rows = [(one["operation"], one["run"] or "-", one["prediction"]["why"]) for one in items]

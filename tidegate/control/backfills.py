@@ -136,7 +136,7 @@ def _asked(record: ScheduleRecord, wish: Wish, now: Instant) -> Asked:
 def _faults_of_range(wish: Wish, decided: Instant) -> list[Fault]:
     start, end = wish.start, wish.end
     if start is None:
-        return [Fault("start", "say from when on, or name the fire times in keys")]
+        return [Fault("start", "say from when on, or name the fire times as `keys`")]
     faults = []
     if start < _FIRST:
         faults.append(Fault("start", "must not lie before the year 1900"))

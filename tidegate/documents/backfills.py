@@ -62,9 +62,12 @@ def _instant(body: Mapping[str, Any], key: str, faults: list[Fault]) -> Instant 
         return None
     try:
         return parse_instant(given)
-    except (ValueError, TypeError, AttributeError):
-        faults.append(Fault(key, "must be an instant such as 2026-11-01T00:00:00Z"))
-        return None
+    except ValueError as error:
+        told = f"{given!r}: {error}" if "zone" in str(error) else str(error)
+        faults.append(Fault(key, told))
+    except (TypeError, AttributeError):
+        faults.append(Fault(key, f"{given!r} is not an instant; write it like 2026-11-01T00:00:00Z"))
+    return None
 
 
 def _choice(body: Mapping[str, Any], key: str, kind: type[E], faults: list[Fault]) -> E | None:
