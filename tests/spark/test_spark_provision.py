@@ -13,7 +13,7 @@ import pytest
 from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.programs import SparkSql
 from tidegate.pipeline.java import find_java
-from tidegate.pipeline.provision import Jar, provision
+from tidegate.pipeline.provision import Jar, provision, write_options
 from tidegate.ports.launching import Phase
 from tidegate.ports.spark import SparkSettings
 
@@ -80,6 +80,45 @@ def test_a_jar_placed_by_hand_is_used_and_a_wrong_one_refused(tmp_path):
 def test_a_trust_store_that_is_not_there_is_named(tmp_path):
     with pytest.raises(Refused, match="spark.trust_store names /nowhere"):
         provision(tmp_path, SparkSettings(trust_store="/nowhere"), jars=[SMALL])
+
+
+FETCHING = """#!/bin/sh
+case "$1" in -version) echo 'openjdk version "17.0.1"' >&2; exit;; esac
+echo "$@" > {told}/line
+for one in "$@"; do case "$one" in @*) cat "${{one#@}}" > {told}/file; stat -c %a "${{one#@}}" > {told}/mode;; esac; done
+"""
+
+
+def test_the_password_of_a_trust_store_stands_on_no_command_line_and_in_no_message(tmp_path):
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(FETCHING.format(told=tmp_path))
+    java.chmod(0o755)
+    store = tmp_path / "company's store.jks"
+    store.touch()
+    settings = SparkSettings(
+        java_home=str(tmp_path / "java"), trust_store=str(store), trust_store_password='s3 "cr\\et'
+    )
+    with pytest.raises(Unavailable) as fault:
+        provision(tmp_path, settings, jars=[SMALL])
+    assert "s3" not in str(fault.value) + (tmp_path / "line").read_text()
+    assert (tmp_path / "mode").read_text().strip() == "600"
+    assert (tmp_path / "file").read_text().splitlines() == [
+        f'"-Djavax.net.ssl.trustStore={store}"',
+        r'"-Djavax.net.ssl.trustStorePassword=s3 \"cr\\et"',
+    ]
+    assert not list(tmp_path.glob("jars/.fetching-*"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("password", ["changeit", "s3 \"c\\r#e't@"])
+def test_java_reads_its_options_as_they_were_meant(tmp_path, password):
+    options = tmp_path / "options"
+    write_options(options, [f"-Dprobe.password={password}"])
+    java = find_java(tmp_path, environ={"PATH": ""}).binary
+    command = [str(java), f"@{options}", "-XshowSettings:properties", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"probe.password = {password}" in [line.strip() for line in done.stderr.splitlines()], done.stderr
 
 
 @pytest.mark.spark

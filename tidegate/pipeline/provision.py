@@ -183,15 +183,24 @@ def ivy_jar() -> Path:
 
 def _trust_options(settings: SparkSettings, work: Path) -> Iterator[list[str]]:
     if settings.trust_store:
-        yield _trusting(Path(settings.trust_store), settings.trust_store_password)
+        yield _trusting(work / "options", Path(settings.trust_store), settings.trust_store_password)
         return
     if made := system_trust_store(work / "system-ca.jks"):
-        yield _trusting(made, PASSWORD)
+        yield _trusting(work / "options", made, PASSWORD)
     yield []
 
 
-def _trusting(store: Path, password: str) -> list[str]:
-    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+def _trusting(file: Path, store: Path, password: str) -> list[str]:
+    write_options(file, [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"])
+    return [f"@{file}"]
+
+
+def write_options(file: Path, options: Sequence[str]) -> None:
+    """A new file of options for `java @FILE`, mode 0600: whoever is on the machine can read a command line, and Java
+    itself prints what it finds in its environment."""
+    quoted = (option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for option in options)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.writelines(f'"{option}"\n' for option in quoted)
 
 
 def _proxy_options(env: Mapping[str, str]) -> list[str]:
