@@ -213,7 +213,7 @@ def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served:
     ("arguments", "status", "says"),
     [
         pytest.param(("get", "nonsense"), 2, "is no kind", id="unknown_kind"),
-        pytest.param(("delete", "schedul", "s"), 2, "sources, policies.", id="only_what_can_be_deleted"),
+        pytest.param(("delete", "schedul", "s"), 2, "policies.", id="only_what_can_be_deleted"),
         pytest.param(("describe", "lease", "janitor"), 2, "tidegate get leases", id="only_listed"),
         pytest.param(("frobnicate",), 2, "No such command", id="unknown_command"),
         pytest.param(("trigger", "s", "--arg", "x"), 2, "NAME=VALUE", id="argument_without_value"),
