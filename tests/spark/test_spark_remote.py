@@ -19,7 +19,7 @@ from launchers.helpers import driving, launch, log_of, run
 from waiting import comes, free_port
 
 from tidegate.documents.parsing import parse
-from tidegate.domain.errors import Invalid, LaunchRefused
+from tidegate.domain.errors import Invalid, LaunchRefused, Refused
 from tidegate.domain.programs import PySpark
 from tidegate.launchers.attempts import Attempts
 from tidegate.launchers.spark import SparkLauncher
@@ -154,6 +154,8 @@ def test_an_attempts_session_is_always_the_same_and_its_own(monkeypatch: pytest.
     assert one == f"sc://h:15002/;session_id={session_of('r1-1-0.1')};user_id=tidegate"
     monkeypatch.setenv("SERVER", "sc://h:1/;token=x;user_id=ann;use_ssl=true")
     assert address_of("env:SERVER", "r1-1-0.1").startswith("sc://h:1/;token=x;use_ssl=true;session_id=")
+    with pytest.raises(Refused, match="variable NO_SUCH_SERVER, which is not set"):
+        address_of("env:NO_SUCH_SERVER", "r1-1-0.1")
 
 
 @pytest.mark.requirement("RUN-6")

@@ -21,6 +21,7 @@ import pytest
 from launchers.helpers import driving, launch, log_of, run
 from waiting import comes, free_port
 
+from tidegate.domain.errors import Refused
 from tidegate.domain.programs import DeployMode, SparkSubmit
 from tidegate.launchers.attempts import Attempts
 from tidegate.launchers.submit import SubmitLauncher
@@ -351,9 +352,18 @@ def test_yarn_and_kubernetes_are_asked_by_spark_submits_own_options(master: str,
 
 
 def test_a_driver_is_ended_by_what_its_cluster_offers() -> None:
-    assert kill_command("/s", "yarn", "application_1_2", {})[-1] == "application_1_2"
-    assert kill_command("/s", "k8s://h", "a-driver", {"spark.kubernetes.namespace": "n"})[-1] == "n:a-driver"
-    assert kill_command("/s", "spark://h:1", "driver-1", {})[-2:] == ("spark://h:1", "driver-1")
+    assert kill_command("/s", "yarn", "application_1_2", {}, {})[-1] == "application_1_2"
+    assert kill_command("/s", "k8s://h", "a-driver", {}, {})[-1] == "default:a-driver"
+    assert kill_command("/s", "k8s://h", "a-driver", {"spark.kubernetes.namespace": "n"}, {})[-1] == "n:a-driver"
+    kept = {"spark.kubernetes.namespace": "env:TEAM"}
+    assert kill_command("/s", "k8s://h", "a-driver", kept, {"TEAM": "n"})[-1] == "n:a-driver"
+    assert kill_command("/s", "spark://h:1", "driver-1", {}, {})[-2:] == ("spark://h:1", "driver-1")
+
+
+@pytest.mark.requirement("RUN-6")
+def test_a_setting_in_a_variable_that_is_not_set_is_refused_and_never_empty() -> None:
+    with pytest.raises(Refused, match=r"The setting spark\.secret .* variable SECRET, which is not set"):
+        compose(order(), "/spark", {})
 
 
 def test_the_name_and_the_last_word_are_found_in_what_spark_submit_says() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tidegate.domain.errors import Refused
 from tidegate.domain.ids import AttemptKey
+from tidegate.domain.variables import looked_up
 from tidegate.pipeline.stamps import Stamp
 
 INTERRUPT_EVERY = 0.5
@@ -29,8 +30,8 @@ def session_of(identity: str) -> str:
 
 
 def address_of(remote: str, identity: str) -> str:
-    """The connection string of an attempt's session. Raises Refused for what is none."""
-    found = os.environ.get(remote.removeprefix("env:"), "") if remote.startswith("env:") else remote
+    """The connection string of an attempt's session. Raises Refused for what is none, or not there."""
+    found = looked_up(remote, os.environ, "The address of the Spark Connect server", "the worker")
     if not found.startswith("sc://"):
         raise Refused("The address of the Spark Connect server is not like sc://HOST:PORT.", code="spark.remote")
     host, _, parameters = found.removeprefix("sc://").partition("/;")

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain.errors import TidegateError
+from tidegate.domain.variables import looked_up
 from tidegate.pipeline.java import find_java
 from tidegate.pipeline.stamps import Stamp
 
@@ -53,14 +54,15 @@ class Submission:
 
 
 def compose(order: Mapping[str, Any], spark_home: str, environment: Mapping[str, str]) -> Submission:
-    """The command line and the settings; the program's own settings win, but for what names the attempt."""
+    """The command line and the settings; the program's own settings win, but for what names the attempt. Raises Refused
+    for a setting in a variable that is not set."""
     identity, master, mode = order["identity"], str(order["master"]), order["deploy_mode"]
     argv = [f"{spark_home}/bin/spark-submit", "--master", master, "--deploy-mode", mode]
     argv += ["--name", f"tidegate-{identity}", "--load-spark-defaults"]
     argv += ["--properties-file", f"{order['directory']}/{PROPERTIES}"]
     if order["main_class"]:
         argv += ["--class", order["main_class"]]
-    properties = {name: _value(value, environment) for name, value in order["conf"].items()}
+    properties = {name: _value(name, value, environment) for name, value in order["conf"].items()}
     if mode == "client":
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
         if master.startswith("local"):
@@ -83,12 +85,15 @@ def compose(order: Mapping[str, Any], spark_home: str, environment: Mapping[str,
     return Submission((*argv, order["application"], *order["args"]), properties)
 
 
-def kill_command(spark_home: str, master: str, driver: str, conf: Mapping[str, Any]) -> tuple[str, ...]:
-    """What ends a driver in its cluster."""
+def kill_command(
+    spark_home: str, master: str, driver: str, conf: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What ends a driver in its cluster. Raises Refused as `compose` does."""
     if master.startswith("yarn"):
         return ("yarn", "application", "-kill", driver)
     if master.startswith("k8s"):
-        namespace = conf.get("spark.kubernetes.namespace", "default")
+        name = "spark.kubernetes.namespace"
+        namespace = _value(name, conf.get(name, "default"), environment)
         return (f"{spark_home}/bin/spark-submit", "--master", master, "--kill", f"{namespace}:{driver}")
     return (f"{spark_home}/bin/spark-class", "org.apache.spark.deploy.Client", "kill", master, driver)
 
@@ -163,7 +168,7 @@ class Attempt:
             self._kill(remote["master"], remote["driver"])
 
     def _kill(self, master: str, driver: str) -> int:
-        argv = kill_command(self.spark_home, master, driver, self.order["conf"])
+        argv = kill_command(self.spark_home, master, driver, self.order["conf"], self.environment)
         say("tidegate: " + " ".join(argv))
         try:
             told = subprocess.run(argv, stdin=subprocess.DEVNULL, env=self.environment, timeout=60, check=False)
@@ -211,9 +216,9 @@ def _units(char: str) -> list[int]:
     return [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]
 
 
-def _value(value: Any, environment: Mapping[str, str]) -> str:
+def _value(name: str, value: Any, environment: Mapping[str, str]) -> str:
     if isinstance(value, str):
-        return environment.get(value[4:], "") if value.startswith("env:") else value
+        return looked_up(value, environment, f"The setting {name}", "the application")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
