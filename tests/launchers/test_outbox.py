@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -129,6 +129,8 @@ def test_what_is_wrong_is_said_to_the_program_itself(outbox: FileOutbox, monkeyp
         deep = [deep]
     with pytest.raises(Invalid, match=r"payload.a\[0\].*: is nested more than 64 levels deep"):
         publish(Event("user.landed", "eu", {"a": deep}), namespace="sales")
+    with pytest.raises(Invalid, match="time: must lie between the years 1900 and 2199, not 1800-01-01T00:00:00Z"):
+        publish(Event("user.landed", "eu", time=datetime(1800, 1, 1, tzinfo=UTC)), namespace="sales")
     with pytest.raises(Invalid, match="id: must have at most 200 characters"):
         publish(Event("user.landed", "eu", id="x" * 201), namespace="sales")
     assert asyncio.run(outbox.waiting(9)) == []

@@ -14,14 +14,13 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tidegate.documents import refusals
-from tidegate.domain.instants import DAY, format_duration, parse_duration, parse_instant, parse_size
+from tidegate.domain.instants import DAY, FIRST, LAST, format_duration, parse_duration, parse_instant, parse_size
 from tidegate.domain.jsonable import say, shortened
 from tidegate.domain.triggers import Weekday
 from tidegate.domain.zones import UnknownZone, resolve
 
 LONGEST = 36_525 * DAY
 """A hundred years: no duration of a document is longer."""
-_FIRST, _LAST = parse_instant("1900-01-01T00:00:00Z"), parse_instant("2200-01-01T00:00:00Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
 _EXPLAINED = "wrong"
@@ -65,7 +64,7 @@ def _duration(least: int) -> Callable[[object], int]:
 
 def _instant(value: object) -> int:
     instant = _sentence(parse_instant, _text(value, '"2026-03-29T00:00:00Z"'))
-    if not _FIRST <= instant < _LAST:
+    if not FIRST <= instant < LAST:
         raise wrong(f"must lie between the years 1900 and 2199, not {shortened(str(value))}")
     return instant
 

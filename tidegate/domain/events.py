@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.domain.collected import Amount
 from tidegate.domain.errors import Fault
-from tidegate.domain.instants import DAY, Instant, format_instant
+from tidegate.domain.instants import DAY, FIRST, LAST, Instant, format_instant
 from tidegate.domain.runs import State
 
 DATASET_UPDATED = "dataset.updated"
@@ -94,7 +94,9 @@ def _faults(type: str, key: str, payload: Mapping[str, Any], time: Instant | Non
     if (size := len(json.dumps(payload, ensure_ascii=False).encode())) > MOST_PAYLOAD:
         most = f"{MOST_PAYLOAD // 1024} KiB"
         yield Fault("payload", f"has {size:,} bytes as JSON, the most is {most}; publish where the data is, not itself")
-    if time is not None and time > now + MOST_AHEAD:
+    if time is not None and not FIRST <= time < LAST:
+        yield Fault("time", f"must lie between the years 1900 and 2199, not {format_instant(time)}")
+    elif time is not None and time > now + MOST_AHEAD:
         yield Fault(
             "time", f"{format_instant(time)} lies more than a day ahead of the database ({format_instant(now)})"
         )
