@@ -85,7 +85,7 @@ def test_a_trust_store_that_is_not_there_is_named(tmp_path):
 FETCHING = """#!/bin/sh
 case "$1" in -version) echo 'openjdk version "17.0.1"' >&2; exit;; esac
 echo "$@" > {told}/line
-for one in "$@"; do case "$one" in @*) cat "${{one#@}}" > {told}/file; stat -c %a "${{one#@}}" > {told}/mode;; esac; done
+case "$1" in @*) cat "${{1#@}}" > {told}/file; stat -c %a "${{1#@}}" > {told}/mode;; esac
 """
 
 
