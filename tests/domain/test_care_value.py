@@ -89,16 +89,6 @@ def test_a_figure_warns_and_alarms_from_its_level_on() -> None:
     assert worst.threshold == 50 and "100 %" in worst.why
 
 
-@pytest.mark.requirement("CARE-5", "CARE-6")
-def test_small_files_that_no_rewrite_makes_fewer_are_mentioned_after_all_else() -> None:
-    small = health(data_files=1, small_files=1, snapshots=150, newest_snapshot_at=NOW)
-    other, one = issues(small, DEFAULT_THRESHOLDS, NOW, rewritten=True)
-    assert (other.severity, one.severity, one.kind) == (Severity.WARNING, Severity.INFO, "small_file_percent")
-    assert "100 %" in one.why and "would change nothing" in one.why
-    assert debt(small, [one], (), 0, NOW).score == 10
-    assert issues(small, DEFAULT_THRESHOLDS, NOW)[0].severity is Severity.CRITICAL
-
-
 @pytest.mark.requirement("CARE-5")
 def test_what_is_unknown_is_no_issue_and_an_empty_table_has_no_other() -> None:
     assert issues(TableHealth(assessed_at=NOW), DEFAULT_THRESHOLDS, NOW) == ()

@@ -241,19 +241,6 @@ def test_what_cannot_be_asked_for_is_refused_by_name(world: CareWorld) -> None:
         crank(tables.maintain(world.store, FLIGHTS, who="ann", policy="othr"))
 
 
-@pytest.mark.requirement("CARE-5", "CARE-8")
-def test_what_the_status_calls_a_noop_the_health_does_not_call_critical(world: CareWorld) -> None:
-    world.policy(thresholds={"small_file_percent": {"warning": 20, "critical": 50}})
-    world.write(3)
-    world.look()
-    table = world.status().table
-    assert [(one.severity.value, one.kind) for one in table.issues] == [("INFO", "small_file_percent")]
-    assert int(table.debt.score) == 10 and "run" not in world.verdicts().values()
-    world.write(5)
-    world.look()
-    assert [one.severity.value for one in world.status().table.issues] == ["CRITICAL"]
-
-
 @pytest.mark.requirement("CARE-7")
 def test_a_budget_is_never_overshot_and_the_worst_goes_first(world: CareWorld) -> None:
     world.policy(budget={"operations": 2, "per": "PT1H"})

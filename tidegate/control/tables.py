@@ -281,10 +281,7 @@ def _table(record: TableRecord, given: Facts, now: Instant) -> Table:
     policy, memory = resolution.policy, Memory()
     if policy is None:
         health = memory.health(record)
-        found: tuple[Issue, ...] = ()
-        if health is not None:
-            settled = predict(Operation.REWRITE_DATA_FILES, health, {}, now).noop
-            found = issues(health, DEFAULT_THRESHOLDS, now, rewritten=settled)
+        found = () if health is None else issues(health, DEFAULT_THRESHOLDS, now)
         return Table(record=record, resolution=resolution, health=health, issues=found, debt=NOTHING)
     care_of = given.care.get(record.table, {})
     state = deciding.state_of(record, care_of, policy, since=0, busy=None, now=now, memory=memory)

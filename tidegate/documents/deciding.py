@@ -222,11 +222,7 @@ def state_of(
 
 def judged(state: TableState, policy: Policy, now: Instant) -> tuple[tuple[Issue, ...], Debt]:
     """What is the matter with a table, and how much that is together."""
-    found: tuple[Issue, ...] = ()
-    if state.health is not None:
-        rewrite = state.predictions.get(Operation.REWRITE_DATA_FILES)
-        settled = rewrite.noop if rewrite is not None else state.health.most_files_in_partition == 1
-        found = issues(state.health, policy.thresholds, now, rewritten=settled)
+    found = () if state.health is None else issues(state.health, policy.thresholds, now)
     return found, debt(state.health, found, state.recent, state.failures, now, policy.weights)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -66,10 +66,8 @@ class Issue:
     why: str = ""
 
 
-def issues(health: TableHealth, thresholds: Thresholds, now: Instant, *, rewritten: bool = False) -> tuple[Issue, ...]:
-    """Every issue of a table, the worst first. An empty table has no other; what is unknown is none. `rewritten`: to
-    rewrite its data files would change nothing; a share of small ones is then worth mentioning, and no more.
-    """
+def issues(health: TableHealth, thresholds: Thresholds, now: Instant) -> tuple[Issue, ...]:
+    """Every issue of a table, the worst first. An empty table has no other; what is unknown is none."""
     if health.fault is not None:
         return (Issue(severity=Severity.CRITICAL, kind="unreadable", why=health.fault),)
     if health.data_files == 0:
@@ -81,19 +79,9 @@ def issues(health: TableHealth, thresholds: Thresholds, now: Instant, *, rewritt
             continue
         for severity, level in ((Severity.CRITICAL, levels.critical), (Severity.WARNING, levels.warning)):
             if level is not None and value >= level:
-                one = _issue(severity, metric, value, level)
-                found.append(_settled(one) if rewritten and metric is Metric.SMALL_FILE_PERCENT else one)
+                found.append(_issue(severity, metric, value, level))
                 break
-    return tuple(sorted(found, key=lambda issue: (_WORST_FIRST.index(issue.severity), issue.kind)))
-
-
-_WORST_FIRST = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-
-
-def _settled(issue: Issue) -> Issue:
-    share = shown(Metric.SMALL_FILE_PERCENT, issue.value or 0)
-    why = f"The small file percent is {share}; to rewrite them would change nothing."
-    return replace(issue, severity=Severity.INFO, why=why)
+    return tuple(sorted(found, key=lambda issue: (issue.severity is not Severity.CRITICAL, issue.kind)))
 
 
 def _issue(severity: Severity, metric: Metric, value: float, level: float) -> Issue:
