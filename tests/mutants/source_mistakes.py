@@ -166,7 +166,7 @@ _FENCES = (
         "session-lock-unseen",
         "That the session of a process is gone is not looked at: its death shows only in its heartbeat.",
         _QUERIES + "instances.sql",
-        "OR (direct AND %(heard)s\n",
+        "OR (%(heard)s\n",
         "OR (false AND %(heard)s\n",
         "tests/store/test_faults.py::test_the_end_of_its_session_shows_a_dead_member_at_once",
     ),

@@ -346,15 +346,24 @@ async def test_who_comes_while_a_takeover_is_under_way_is_fenced(world: World, d
         await late
 
 
-async def test_behind_a_pooler_the_heartbeat_alone_decides(world: World, database_url: str) -> None:
-    store = PostgresStore(database_url, direct=False)
-    fence = await store.register(role="worker", name="p", host=HOST, pid=1, now=world.start)
-    assert list(await store.silent(world.start, MILLISECOND)) == []
-    silent = await store.silent(world.at(MINUTE), SECOND)
-    assert fence.instance_id in [one.id for one in silent]
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(store.await_ends(fence, lambda: None), 0.05)
+async def test_a_pooler_in_transaction_mode_is_refused_with_what_to_do(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers all our connections by one session of the server."""
+    store = PostgresStore(database_url)
+    shared = await store.parts.database.connect()
+
+    async def connect(*given: object, **more: object) -> Any:
+        return shared
+
+    monkeypatch.setattr(store.parts.database, "connect", connect)
+    with pytest.raises(Refused, match="pooler in transaction mode") as refused:
+        await store.register(role="worker", name="p", host=HOST, pid=1, now=0)
+    assert refused.value.code == "pooler" and "session mode" in refused.value.remedy
+    assert shared.closed
     await store.close()
+    with psycopg.connect(database_url) as other:
+        assert other.execute("SELECT count(*) FROM instance").fetchone() == (0,)
 
 
 # ── wake-ups ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,10 @@
 """Who is here: registration, heartbeats, takeovers, leases.
 
-An instance that speaks to PostgreSQL directly also holds a session advisory lock on a connection of its own: when its
-process dies the server knows within milliseconds, and so does whoever waits for it (`store.neighbours`). Through a
-connection pooler that is not possible, and the heartbeat alone decides. The lock says nothing while the server itself
-has just started or another took its place, since all sessions were lost with it: who has lost its own for a while goes
-by the others' heartbeats alone.
+An instance also holds a session advisory lock on a connection of its own: when its process dies the server knows within
+milliseconds, and so does whoever waits for it (`store.neighbours`). Behind a pooler in transaction mode that lock, the
+settings of our sessions and what they listen to would be somebody else's at once, so nobody can register there. The
+lock says nothing while the server itself has just started or another took its place, since all sessions were lost with
+it: who has lost its own for a while goes by the others' heartbeats alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
-from tidegate.domain.errors import Fenced, TidegateError
+from tidegate.domain.errors import Fenced, Refused, TidegateError
 from tidegate.domain.ids import Fence
 from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.domain.schedules import JsonObject
@@ -49,7 +49,6 @@ class MembershipCalls:
     """See `ports.engine.Membership`."""
 
     parts: Parts
-    direct: bool
     _presence: dict[int, Connection]
     _lost_at: Instant | None
     """When a session that held a lock of ours was last found to be gone."""
@@ -58,8 +57,7 @@ class MembershipCalls:
         row = await self.parts.database.row(I.next_id)
         assert row is not None
         number = int(row[0])
-        if self.direct:
-            self._presence[number] = await self._hold(number)
+        self._presence[number] = await self._hold(number)
         row = await self.parts.database.row(
             I.register,
             id=number,
@@ -69,7 +67,6 @@ class MembershipCalls:
             pid=pid,
             version=_version(),
             now=now,
-            direct=self.direct,
         )
         assert row is not None
         self.parts.hosts[number] = host
@@ -79,11 +76,24 @@ class MembershipCalls:
         """A session that holds the lock of this instance as long as the process lives."""
         connection = await self.parts.database.connect(f"instance {number}")
         try:
+            await self._refuse_pooler(connection)
             await Session(connection).send(I.hold, space=SPACE, id=number)
         except psycopg.Error as error:
             await connection.close()
             raise translate(error) from error
+        except TidegateError:
+            await connection.close()
+            raise
         return connection
+
+    async def _refuse_pooler(self, mine: Connection) -> None:
+        """Raises Refused where another connection is answered by the very session of this one, which is open."""
+        if await Session(mine).row(I.backend) == await self.parts.database.row(I.backend):
+            raise Refused(
+                "Between us and the database is a pooler in transaction mode: it gives our sessions to others.",
+                remedy="Let TIDEGATE_DATABASE_URL name the server itself, or a pooler in session mode.",
+                code="pooler",
+            )
 
     async def beat(self, fence: Fence, now: Instant) -> None:
         if await self.parts.database.row(I.beat, id=fence.instance_id, epoch=fence.epoch, now=now) is None:

@@ -34,13 +34,10 @@ class NeighbourCalls:
     """See `ports.engine.Neighbours`."""
 
     parts: Parts
-    direct: bool
 
     async def await_ends(
         self, fence: Fence, ended: Callable[[], None], begun: Callable[[], None] = lambda: None
     ) -> None:
-        if not self.direct:
-            await asyncio.Event().wait()  # behind a pooler no lock tells anything
         connection = await self.parts.database.connect("watch")
         try:
             with bounded(connection):

@@ -71,12 +71,11 @@ class PostgresStore(
     GatesReading,
     Reading,
 ):
-    """All of it. `direct` False: a pooler lies between us and PostgreSQL, so sessions cannot hold locks or listen."""
+    """All of it. Its sessions are its own: no pooler may give them to others between two transactions."""
 
-    def __init__(self, url: str, *, name: str = "tidegate", size: int = 8, direct: bool = True) -> None:
+    def __init__(self, url: str, *, name: str = "tidegate", size: int = 8) -> None:
         database = Database(url, name=name, size=size)
         self.parts = Parts(database, Definitions(), Partitions(database))
-        self.direct = direct
         self._presence: dict[int, Connection] = {}
         self._lost_at: Instant | None = None
         self._announcer: Connection | None = None

@@ -10,16 +10,19 @@ SELECT nextval(pg_get_serial_sequence('instance', 'id'));
 -- hold: the session lock that says that this instance lives
 SELECT pg_advisory_lock(%(space)s::integer, %(id)s::integer);
 
--- neighbour: the next living one in the ring whose session shows whether it lives
-SELECT id FROM instance WHERE ended_at IS NULL AND direct AND id <> %(id)s ORDER BY id < %(id)s, id LIMIT 1;
+-- backend: the session of the server that answers
+SELECT pg_backend_pid();
+
+-- neighbour: the next living one in the ring
+SELECT id FROM instance WHERE ended_at IS NULL AND id <> %(id)s ORDER BY id < %(id)s, id LIMIT 1;
 
 -- unheld: whether nobody holds the session lock of this instance
 SELECT pg_try_advisory_xact_lock_shared(%(space)s::integer, %(id)s::integer);
 
--- register: an instance appears
+-- register: an instance appears. (`direct` is for schedulers of earlier releases)
 INSERT INTO instance (id, role, name, host, pid, version, up_since, heartbeat, direct)
 OVERRIDING SYSTEM VALUE
-VALUES (%(id)s, %(role)s, %(name)s, %(host)s, %(pid)s, %(version)s, %(now)s, %(now)s, %(direct)s)
+VALUES (%(id)s, %(role)s, %(name)s, %(host)s, %(pid)s, %(version)s, %(now)s, %(now)s, true)
 RETURNING epoch;
 
 -- beat: renew the heartbeat; no row: it was declared dead
@@ -34,11 +37,10 @@ SELECT id, role, name, host, pid, epoch, up_since, heartbeat FROM instance WHERE
 SELECT min(up_since) FROM instance i
 WHERE i.id = %(id)s
    OR ended_at IS NULL AND role IN ('scheduler', 'all') AND heartbeat >= %(now)s - %(patience)s
-      AND (NOT direct
-           OR EXISTS (SELECT FROM pg_locks k
-                      WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND k.mode = 'ExclusiveLock'
-                        AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                        AND k.classid = %(space)s::integer::oid AND k.objid = i.id::integer::oid));
+      AND EXISTS (SELECT FROM pg_locks k
+                  WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND k.mode = 'ExclusiveLock'
+                    AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND k.classid = %(space)s::integer::oid AND k.objid = i.id::integer::oid);
 
 -- report: what a process counts, in place of what it told before
 INSERT INTO instance_meters (instance_id, at, meters) VALUES (%(id)s, %(now)s, %(meters)s::jsonb)
@@ -53,7 +55,7 @@ SELECT id, role, name, host, pid, epoch, up_since, heartbeat
 FROM instance i
 WHERE ended_at IS NULL
   AND (heartbeat < %(now)s - %(patience)s
-       OR (direct AND %(heard)s
+       OR (%(heard)s
            AND pg_postmaster_start_time() < clock_timestamp() - %(patience)s * interval '1 microsecond'
            AND NOT EXISTS (SELECT FROM pg_locks k
                            WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND k.mode = 'ExclusiveLock'
