@@ -3,7 +3,8 @@ worker are killed; the table that they land in is put in order meanwhile.
 
 Exit 0 only if every promise that it shows was kept. About three minutes after set-up; on a slow machine it waits for
 Spark and for the days that are due, within limits, and says so. `--seconds N` runs the schedules longer or shorter
-(default 60), `--keep` leaves the home in place. Times of fires are UTC.
+(default 60), `--keep` leaves the home in place. Ctrl-C and SIGTERM end it and all that it started. Times of fires are
+UTC.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx
@@ -376,12 +378,25 @@ def summary(story: Story) -> bool:
     return all(claim.kept for claim in story.claims)
 
 
+def _asked_to_end(number: int, _: FrameType | None) -> None:
+    """The way out of Ctrl-C; asked again, it goes on with that."""
+    for one in _ENDS:
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt(number)
+
+
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
 
+    for one in _ENDS:
+        if signal.getsignal(one) is not signal.SIG_IGN:  # nohup stays
+            signal.signal(one, _asked_to_end)
     home = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     story = Story(home)
     console.print("[bold]Tidegate: flights and weather of 2013, day by day, through a kill -9 and a policy[/bold]\n")
@@ -408,6 +423,13 @@ def main() -> int:
         story.keeping.end()
         story.say("proving it, from the database and from the Iceberg tables")
         prove(story)
+    except KeyboardInterrupt as asked:
+        number = signal.Signals(asked.args[0])
+        story.say(f"{number.name}: everything that it started is ended")
+        story.stop()
+        if not options.keep:
+            shutil.rmtree(home, ignore_errors=True)
+        return 128 + number
     finally:
         story.stop()
     kept = summary(story)
