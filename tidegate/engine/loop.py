@@ -107,9 +107,6 @@ class Loop:
         finally:
             ended = await _end([*parts, *others, stopping])
         for fault in ended:
-            if isinstance(fault, Fenced):
-                log.error("Declared dead by the others while away; this process stops. %s", fault)
-        for fault in ended:
             raise fault
 
     # ── one part ───────────────────────────────────────────────────────────────────────────────────────────────────

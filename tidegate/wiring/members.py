@@ -90,8 +90,8 @@ async def for_good(life: Callable[[], Awaitable[None]], stop: asyncio.Event, url
         try:
             await life()
             return
-        except Fenced:
-            log.warning("declared dead by the others while away; registering anew")
+        except Fenced as fault:
+            log.warning("declared dead by the others while away; registering anew. %s", fault)
         except Unavailable as error:
             log.warning("not registered: %s", error)
             await _rest(stop, AGAIN)
