@@ -19,6 +19,13 @@ def test_a_secret_is_in_the_environment_or_in_a_file_without_its_last_line_end(t
     assert revealed("written out") == "written out"
 
 
+def test_what_is_not_there_is_told_with_what_it_is_for(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"^The secret is in the scheduler's environment variable KEY, which is not set"):
+        revealed("env:KEY", {"KEY": ""})
+    with pytest.raises(Refused, match=r"^The address in .*/none cannot be read: .* that Spark may read\.$"):
+        revealed(f"file:{tmp_path}/none", {}, what="The address", who="Spark")
+
+
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -224,5 +224,5 @@ def test_a_broker_that_is_killed_delays_and_nothing_is_lost_or_read_twice(broker
 
 
 def test_a_secret_that_is_not_there_is_refused_before_anybody_is_asked(broker: Broker) -> None:
-    with pytest.raises(Refused, match="NO_SUCH_VARIABLE is not set"):
+    with pytest.raises(Refused, match="NO_SUCH_VARIABLE, which is not set"):
         KafkaFeed("s", spec(broker, "x", **{"sasl.password": "env:NO_SUCH_VARIABLE"}), [], lambda: None)

@@ -228,7 +228,7 @@ def test_an_address_that_is_none_is_a_fault_of_the_sink() -> None:
 
 
 def test_a_secret_that_is_not_there_is_told_by_its_place(tmp_path: object) -> None:
-    with pytest.raises(Refused, match="NO_SUCH_KEY is not set"):
+    with pytest.raises(Refused, match="NO_SUCH_KEY, which is not set"):
         SinkOpener("").open("hook", SinkSpec(type="webhook", url="http://x", secret="env:NO_SUCH_KEY"))
     with pytest.raises(Refused, match="cannot be read"):
         revealed(f"file:{tmp_path}/none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -218,8 +219,14 @@ def test_an_address_is_found_where_it_is_kept_and_never_repeated(tmp_path: Any) 
     assert revealed("env:MINE", {"MINE": "postgresql://mine"}) == "postgresql://mine"
     assert revealed("", {"TIDEGATE_DATABASE_URL": "a", "TIDEGATE_HISTORY_URL": "b"}) == "b"
     assert revealed("postgresql://given", {"TIDEGATE_HISTORY_URL": "b"}) == "postgresql://given"
-    for url in ("", "env:MINE", f"file:{tmp_path}/none"):
-        with pytest.raises(Refused):
+    os.mkfifo(tmp_path / "pipe")
+    for url, told in (
+        ("", "set TIDEGATE_HISTORY_URL"),
+        ("env:MINE", "address of history is in Spark's environment variable MINE, which is not set"),
+        (f"file:{tmp_path}/none", "address of history in .*/none cannot be read"),
+        (f"file:{tmp_path}/pipe", "it is no regular file"),
+    ):
+        with pytest.raises(Refused, match=told):
             revealed(url, {})
 
 

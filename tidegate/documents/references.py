@@ -12,6 +12,7 @@ from pydantic import AfterValidator
 
 from tidegate.documents.scalars import wrong
 from tidegate.domain.errors import Refused
+from tidegate.domain.variables import looked_up
 
 LARGEST = 64 * 1024
 """So many bytes of a file are a secret; a keystore or a chain of certificates is smaller."""
@@ -61,16 +62,19 @@ def check_options(options: Mapping[str, str], ours: Mapping[str, str]) -> None:
             raise wrong(f"{key!r} may hold letters, digits and . / @ : _ - only")
 
 
-def revealed(reference: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What `env:NAME` or `file:PATH` stands for; other text is itself. Raises Refused, never repeating a secret."""
+def revealed(
+    reference: str,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    what: str = "The secret",
+    who: str = "the scheduler",
+) -> str:
+    """What `env:NAME` or `file:PATH` stands for; other text is itself. `what` is read, and by whom, is for the sentence
+    of the Refused that is raised where there is nothing; it never repeats a secret."""
     kind, _, place = reference.partition(":")
     match kind:
         case "env":
-            if not environ.get(place):
-                raise Refused(
-                    f"The environment variable {place} is not set.", remedy="Set it where schedulers are started."
-                )
-            return environ[place]
+            return looked_up(reference, environ, what, who, empty=False)
         case "file":
             try:
                 return _read(place).decode().rstrip("\r\n")
@@ -79,8 +83,8 @@ def revealed(reference: str, environ: Mapping[str, str] = os.environ) -> str:
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or str(error)
             raise Refused(
-                f"The secret in {place} cannot be read: {why}.",
-                remedy=f"Keep it in a regular file of at most {LARGEST // 1024} KiB that schedulers may read.",
+                f"{what} in {place} cannot be read: {why}.",
+                remedy=f"Keep it in a regular file of at most {LARGEST // 1024} KiB that {who} may read.",
             )
         case _:
             return reference

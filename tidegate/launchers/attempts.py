@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidegate.domain.errors import LaunchRefused
+from tidegate.domain.errors import LaunchRefused, Refused
 from tidegate.domain.instants import format_instant
 from tidegate.domain.schedules import JsonObject
+from tidegate.domain.variables import looked_up
 from tidegate.launchers import shim
 from tidegate.launchers.context import context_of, run_key
 from tidegate.launchers.places import LOG, OUTBOX, attempt_directory, make_private, write_private
@@ -173,20 +174,16 @@ def extra_environment(launch: Launch, worker: Mapping[str, str]) -> dict[str, st
 
 
 def _value(launch: Launch, name: str, value: Any, worker: Mapping[str, str]) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if not value.startswith("env:"):
-        return value
-    source = value.removeprefix("env:")
-    if source not in worker:
-        raise LaunchRefused(
-            f"Program {launch.program.namespace}/{launch.program.name} wants {name} from the worker's environment "
-            f"variable {source}, which is not set.",
-            remedy=f"Set {source} where the worker is started and start it again.",
-            code="program.environment",
-            retryable=False,
-        )
-    return worker[source]
+    return of_worker(launch, f"The variable {name}", value, worker) if isinstance(value, str) else json.dumps(value)
+
+
+def of_worker(launch: Launch, what: str, value: str, worker: Mapping[str, str]) -> str:
+    """The value of `env:NAME` in the worker's environment, or the text as it is. Raises LaunchRefused."""
+    try:
+        program = f"{launch.program.namespace}/{launch.program.name}"
+        return looked_up(value, worker, f"{what} of program {program}", "the worker")
+    except Refused as fault:
+        raise LaunchRefused(fault.message, remedy=fault.remedy, code="program.environment", retryable=False) from None
 
 
 def environment_of(launch: Launch, worker: Mapping[str, str], context: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from tidegate.domain.errors import Invalid, LaunchRefused
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.schedules import JsonObject
-from tidegate.launchers.attempts import environment_of, refuse
+from tidegate.launchers.attempts import environment_of, of_worker, refuse
 from tidegate.launchers.context import context_of, run_key
 from tidegate.launchers.places import write_private
 from tidegate.launchers.process import CommandLine, ProcessLauncher
@@ -77,18 +77,7 @@ class ChildLauncher(ProcessLauncher):
 
     def secret(self, launch: Launch, what: str, value: str) -> str:
         """The value of `env:NAME` in the worker's environment, or the text as it is. Raises LaunchRefused."""
-        if not value.startswith("env:"):
-            return value
-        name = value.removeprefix("env:")
-        if name not in self.environment:
-            raise LaunchRefused(
-                f"{what} of program {launch.program.namespace}/{launch.program.name} is the worker's environment "
-                f"variable {name}, which is not set.",
-                remedy=f"Set {name} where the worker is started and start it again.",
-                code="program.environment",
-                retryable=False,
-            )
-        return self.environment[name]
+        return of_worker(launch, what, value, self.environment)
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
         return [self._with_verdict(report) for report in await super().poll(attempts)]

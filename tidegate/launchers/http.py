@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.domain.programs import Http
 from tidegate.domain.schedules import JsonObject
+from tidegate.domain.variables import is_variable
 from tidegate.launchers.children import ChildLauncher
 from tidegate.launchers.process import CommandLine
 from tidegate.ports.launching import Launch
@@ -36,7 +37,7 @@ class HttpLauncher(ChildLauncher):
         line = super().command_line(launch, directory)
         spec = launch.program.spec
         assert isinstance(spec, Http)
-        by_name = [(name, str(text)) for name, text in spec.headers.items() if str(text).startswith("env:")]
+        by_name = [(name, str(text)) for name, text in spec.headers.items() if is_variable(text)]
         given = {f"{HEADER}{name}": self.secret(launch, f"The header {name}", text) for name, text in by_name}
         if spec.secret:
             given[SECRET] = self.secret(launch, "The secret", spec.secret)

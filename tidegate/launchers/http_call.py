@@ -30,6 +30,7 @@ from typing import Any
 import httpx
 
 from tidegate.domain.signing import key_of, signature
+from tidegate.domain.variables import is_variable
 from tidegate.launchers.answers import PACKED, Beginning
 
 CONNECT = 10.0
@@ -209,7 +210,7 @@ class Call:
             headers["Webhook-Id"], headers["Webhook-Timestamp"] = identity, str(at)
             headers["Webhook-Signature"] = signature(key_of(self.environment[SECRET]), identity, at, content)
         return headers | {
-            name: self.environment[HEADER + name] if str(value).startswith("env:") else str(value)
+            name: self.environment[HEADER + name] if is_variable(value) else str(value)
             for name, value in order["headers"].items()
         }
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 
-from tidegate.domain.errors import Unavailable
+from tidegate.domain.errors import Refused, Unavailable
 from tidegate.domain.instants import SECOND, Duration, format_duration
+from tidegate.domain.variables import looked_up
 from tidegate.launchers.answers import PACKED, Beginning
 from tidegate.ports.probing import Probe, ProbeSpec, Reading
 
@@ -186,16 +187,12 @@ async def fetch(url: str, headers: Mapping[str, str]) -> bytes:
 
 def _told(headers: Mapping[str, str]) -> dict[str, str]:
     """With the values of environment variables filled in."""
-    found = {}
-    for name, value in headers.items():
-        if value.startswith("env:"):
-            variable = value.removeprefix("env:")
-            if variable not in os.environ:
-                raise Unavailable(f"header {name} needs the environment variable {variable}, which is not set")
-            found[name] = os.environ[variable]
-        else:
-            found[name] = value
-    return found
+    try:
+        return {
+            name: looked_up(value, os.environ, f"header {name}", "the scheduler") for name, value in headers.items()
+        }
+    except Refused as fault:
+        raise Unavailable(fault.message) from None
 
 
 # ── the number in an answer ────────────────────────────────────────────────────────────────────────────────────────

@@ -30,7 +30,7 @@ from tidegate.domain.errors import Fenced, LaunchRefused, TidegateError
 from tidegate.domain.ids import AttemptKey
 from tidegate.domain.programs import Isolation, Maintenance, PySpark, SparkSql
 from tidegate.domain.schedules import JsonObject
-from tidegate.launchers.attempts import Attempts, Claim, environment_of, refuse
+from tidegate.launchers.attempts import Attempts, Claim, environment_of, of_worker, refuse
 from tidegate.launchers.places import write_private
 from tidegate.launchers.process import CommandLine, ProcessLauncher
 from tidegate.launchers.processes import alive, monotonic_us, this_boot
@@ -152,15 +152,8 @@ class SparkLauncher:
     def _remote(self, launch: Launch, spec: PySpark | SparkSql | Maintenance) -> str | None:
         """As it is declared: the child reads `env:NAME` itself, so that no token is written down."""
         remote = spec.remote if isinstance(spec, PySpark) else None
-        name = remote.removeprefix("env:") if remote and remote.startswith("env:") else None
-        if name is not None and name not in self.environment:
-            raise LaunchRefused(
-                f"The Spark Connect server of program {launch.program.namespace}/{launch.program.name} is in the "
-                f"worker's environment variable {name}, which is not set.",
-                remedy=f"Set {name} where the worker is started and start it again.",
-                code="program.environment",
-                retryable=False,
-            )
+        if remote is not None:
+            of_worker(launch, "The address of the Spark Connect server", remote, self.environment)
         return remote
 
     async def _hand_over(self, attempt: AttemptKey, order: dict[str, Any]) -> None:

@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -345,16 +344,12 @@ def connected(url: str) -> Iterator[psycopg.Connection]:
 
 def revealed(url: str, environ: Mapping[str, str] = os.environ) -> str:
     """The address behind an option. Raises Refused, never repeating a secret."""
-    kind, _, place = url.partition(":")
-    if kind == "env" and not environ.get(place):
-        raise Refused(f"The environment variable {place} is not set where Spark reads history.")
-    if kind == "env":
-        return environ[place]
-    if kind == "file":
-        try:
-            return Path(place).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise Refused(f"The address in {place} cannot be read where Spark reads history.") from None
+    if url.startswith(("env:", "file:")):
+        from tidegate.documents.references import (
+            revealed as kept,  # late: few need it, and it brings all documents along
+        )
+
+        return kept(url, environ, what="The address of history", who="Spark").strip()
     found = url or next((environ[name] for name in PLACES if environ.get(name)), "")
     if not found:
         raise Refused(
