@@ -32,6 +32,25 @@ def test_a_sentence_goes_below_its_row_where_the_line_is_too_short(
     ]
 
 
+@pytest.mark.parametrize(
+    ("exact", "shown"),
+    [
+        ("begun 2026-11-22T04:11:28.506829Z, took PT0.032721S.", "begun 2026-11-22 04:11:28.506Z, took 33 ms."),
+        ("begun 2026-11-22T04:11:28Z: no such file", "begun 2026-11-22 04:11:28Z: no such file"),
+        ("snapshot_age PT1M12.599675S is below P7D", "snapshot_age 1 min 13 s is below 7 d"),
+        ("PT4H after its trigger (PT0.5S)", "4 h after its trigger (0.5 s)"),
+        ("'PT4H' and day=2026-11-22T04:11:28Z stay", "'PT4H' and day=2026-11-22T04:11:28Z stay"),
+        ("P, PT, P1 and PART are words; 2026-99-22T04:11:28Z is none", None),
+    ],
+)
+def test_sentences_have_no_times_to_the_microsecond(exact: str, shown: str | None) -> None:
+    assert output.plain(exact) == (exact if shown is None else shown)
+
+
+def test_points_of_debt_add_up() -> None:
+    assert [output.points(one) for one in (105.0003, 0.0083, 10, 0.5)] == ["105", "0.01", "10", "0.5"]
+
+
 def test_where_nobody_looks_each_row_is_one_line_for_grep(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,8 +193,16 @@ def tables_of(items: Sequence[Document]) -> Any:
     for one in items:
         issues = one.get("issues")
         matter = one.get("error") or (", ".join(issues) if issues else "-" if issues is None else "nothing")
-        score = "-" if one.get("score") is None else f"{one['score']:g}"
-        rows.append((one["table"], one.get("policy") or "-", score, output.brief(matter), when(one.get("assessed_at"))))
+        score = "-" if one.get("score") is None else output.points(one["score"])
+        rows.append(
+            (
+                one["table"],
+                one.get("policy") or "-",
+                score,
+                output.brief(output.plain(matter)),
+                when(one.get("assessed_at")),
+            )
+        )
     columns = ("TABLE", "POLICY", "DEBT", "ISSUES", "MEASURED")
     return grid(columns, rows, empty="No tables are known yet: they are looked for once there is a policy.")
 
@@ -301,13 +309,13 @@ def _run_row(item: Document) -> Sequence[Any]:
         output.state(item["state"]),
         f"{fire} (and {count - 1} more)" if count > 1 else fire,
         took(item.get("started_at"), item.get("finished_at")),
-        output.brief(reason),
+        output.brief(output.plain(reason)),
     )
 
 
 def why_waiting(reasons: Sequence[Document] | None) -> str:
     """What a run waits for, in one line."""
-    return "; ".join(str(one.get("why") or one.get("constraint")) for one in reasons or ())
+    return "; ".join(output.plain(str(one.get("why") or one.get("constraint"))) for one in reasons or ())
 
 
 def in_words(trigger: Document) -> str:
@@ -414,7 +422,7 @@ def _run_page(item: Document) -> Group:
             ("Schedule", f"{item['namespace']}/{item['schedule']} (revision {item.get('revision')})"),
             ("Program", item.get("program")),
             ("State", output.state(item["state"])),
-            ("Reason", item.get("reason")),
+            ("Reason", output.plain(item.get("reason") or "")),
             ("Cause", cause.get("type", "") + (f" by {cause['by']}" if cause.get("by") else "")),
             ("Fire time", when(item.get("fire_time"))),
             ("Created", when(item.get("created_at"))),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.domain.errors import Invalid, TidegateError
-from tidegate.domain.instants import parse_instant, to_datetime
+from tidegate.domain.instants import parse_duration, parse_instant, to_datetime
 
 WHOLE = frozenset({"ID", "RUN"})
 """Columns that are never folded: people copy what stands there."""
@@ -198,9 +199,33 @@ def took(start: str | None, end: str | None) -> str:
     return span(parse_instant(end) - parse_instant(start))
 
 
+_EXACT = re.compile(
+    r"(?<![\w'\"`=/:.-])(?:"
+    r"(?P<instant>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z)"
+    r"|(?P<span>P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?)"
+    r")(?![\w'\"`=/-]|[.:][\w])"
+)
+"""An instant or a duration in a sentence, as JSON writes it; what stands in quotes or belongs to a name is none."""
+
+
+def plain(sentence: str) -> str:
+    """A sentence of an answer for people: its instants and durations as tables show them, not to the microsecond."""
+
+    def shown(found: re.Match[str]) -> str:
+        try:
+            instant = found["instant"]
+            return when(instant) if instant is not None else span(parse_duration(found["span"]))
+        except ValueError:
+            return found[0]
+
+    return _EXACT.sub(shown, sentence)
+
+
 def span(micros: int) -> str:
-    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 4 d 3 h."""
+    """A duration for people: 33 ms, 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 4 d 3 h."""
     seconds = micros / 1_000_000
+    if 0 < seconds < 0.1:
+        return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -209,6 +234,11 @@ def span(micros: int) -> str:
             rest = whole % size // small
             return f"{whole // size} {unit}" + (f" {rest} {below}" if rest else "")
     return f"{whole} s"
+
+
+def points(number: float) -> str:
+    """Points of debt for people: 105, 0.01."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 STYLES = {

@@ -16,7 +16,7 @@ from tidegate.cli.client import Client, segment
 from tidegate.cli.declare import documents_of
 from tidegate.cli.look import path_of
 from tidegate.cli.options import Namespace, Output, is_run_id
-from tidegate.cli.output import Form, facts, grid, when
+from tidegate.cli.output import Form, facts, grid, plain, when
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.naming import DEFAULT_NAMESPACE
 
@@ -75,7 +75,7 @@ def _explanation(answer: Mapping[str, Any]) -> Group:
     head = facts(
         [
             ("Verdict", answer["verdict"]),
-            ("Because", answer["summary"]),
+            ("Because", plain(answer["summary"])),
             ("Blocker", answer.get("blocker")),
             ("Earliest", when(answer["earliest"]) if answer.get("earliest") else None),
             ("Released by", answer.get("release")),
@@ -96,7 +96,7 @@ def _node(node: Mapping[str, Any]) -> Text:
     text = Text.assemble((sign, style), " ", (str(node["node"]), "bold"))
     for told in (_measure(node), node.get("why")):
         if told:
-            text.append(f"  {told}")
+            text.append(f"  {plain(str(told))}")
     return text
 
 

@@ -117,11 +117,17 @@ def _health_page(item: Document, earlier: Sequence[Document]) -> Group:
             ("Snapshot", item.get("snapshot")),
             ("Measured", when(item.get("assessed_at"))),
             ("Trouble", item.get("error")),
-            ("Debt", f"{item['debt']['score']:g} of 1000"),
-            *((f"  {term['name']}", f"{term['points']:g}: {term['why']}") for term in item["debt"]["terms"]),
+            ("Debt", f"{output.points(item['debt']['score'])} of 1000"),
+            *(
+                (f"  {term['name']}", f"{output.points(term['points'])}: {output.plain(term['why'])}")
+                for term in item["debt"]["terms"]
+            ),
         ]
     )
-    issues = [(Text(one["severity"], style=SEVERITIES.get(one["severity"], "")), one["why"]) for one in item["issues"]]
+    issues = [
+        (Text(one["severity"], style=SEVERITIES.get(one["severity"], "")), output.plain(one["why"]))
+        for one in item["issues"]
+    ]
     figures = facts([(name, value) for name, value in item["metrics"].items()])
     parts: list[Any] = [head, Text("")]
     if item["assessed_at"] is None:
@@ -132,7 +138,11 @@ def _health_page(item: Document, earlier: Sequence[Document]) -> Group:
         columns = ("MEASURED", "DEBT", "FILES", "SMALL", "SNAPSHOTS", "MANIFESTS")
         names = ("file_count", "small_file_count", "snapshot_count", "manifest_count")
         lines = [
-            (when(one["assessed_at"]), one["score"], *(one["metrics"].get(name, "-") for name in names))
+            (
+                when(one["assessed_at"]),
+                None if one["score"] is None else output.points(one["score"]),
+                *(one["metrics"].get(name, "-") for name in names),
+            )
             for one in earlier
         ]
         parts += [Text(""), grid(columns, lines, empty="")]
@@ -146,7 +156,7 @@ def _status_page(item: Document) -> Group:
         (
             one["operation"],
             Text("forced", style="red") if one["forced"] else VERDICTS[bool(one["should_run"])],
-            one["why"],
+            output.plain(one["why"]),
             when(one["next_eligible_time"]),
             when(one["last_run"]),
         )

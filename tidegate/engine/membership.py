@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.domain.ids import Fence
-from tidegate.domain.instants import SECOND, Duration, Instant, format_duration
+from tidegate.domain.instants import SECOND, Duration, Instant
 from tidegate.engine.outcome import SHARED, Outcome, Topic
 from tidegate.ports import engine as ports
 
@@ -52,7 +52,7 @@ class Membership:
         notes = []
         for one in await self._store.silent(now, self._settings.patience):
             if one.id != self._fence.instance_id and await self._store.retire(one, now):
-                silence = format_duration(max(0, now - one.heartbeat))
+                silence = f"{max(0, now - one.heartbeat) / SECOND:.1f} s"
                 notes.append(f"{one.role} {one.name} (pid {one.pid}) is gone, last heard {silence} ago: fenced.")
 
         return Outcome(

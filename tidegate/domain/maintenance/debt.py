@@ -76,7 +76,7 @@ def debt(
             terms.append(Term(name=f"{severity.value.lower()}_issues", points=weight * len(kinds), why=why))
     if health is not None and health.newest_snapshot_at is not None:
         days = max(0, now - health.newest_snapshot_at) / DAY
-        why = f"{days:.1f} days since the last snapshot x {weights.stale_day:g}"
+        why = f"{days:.2f} days since the last snapshot x {weights.stale_day:g}"
         terms.append(Term(name="stale_metadata", points=weights.stale_day * days, why=why))
     finished = recent[:LOOKED_AT]
     if failed := finished.count(False):
