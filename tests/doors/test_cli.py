@@ -118,6 +118,16 @@ def test_a_schedule_shows_the_fires_that_it_will_make_and_none_while_it_makes_no
         assert (" -" in tidegate("get", "schedules", url=served.url).out) is not shown
 
 
+def test_a_run_that_no_clock_made_has_no_fire_time(served: Served) -> None:
+    served.declare("nightly")
+    run = tidegate("trigger", "nightly", "-o", "json", url=served.url).json
+    assert run["fire_time"] is None
+    [_, line] = tidegate("runs", url=served.url).out.splitlines()[:2]
+    assert " made 20" in line
+    page = tidegate("describe", "run", run["id"], url=served.url).out
+    assert "Fire time" not in page and "Created" in page
+
+
 def test_a_lease_that_lapsed_is_nobodys(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time_ns() // 1000
     rows = [

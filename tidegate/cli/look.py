@@ -302,7 +302,7 @@ def _run_row(item: Document) -> Sequence[Any]:
     reason = item.get("reason") or ""
     if item.get("state") in ("waiting",):
         reason = why_waiting(item.get("waiting_for")) or reason
-    fire = when(item.get("fire_time") or item.get("created_at"))
+    fire = when(item["fire_time"]) if item.get("fire_time") else f"made {when(item.get('created_at'))}"
     return (
         item.get("id") or "-",
         item["schedule"],
@@ -424,7 +424,7 @@ def _run_page(item: Document) -> Group:
             ("State", output.state(item["state"])),
             ("Reason", output.plain(item.get("reason") or "")),
             ("Cause", cause.get("type", "") + (f" by {cause['by']}" if cause.get("by") else "")),
-            ("Fire time", when(item.get("fire_time"))),
+            ("Fire time", when(item["fire_time"]) if item.get("fire_time") else None),
             ("Created", when(item.get("created_at"))),
             ("Started", when(item.get("started_at"))),
             ("Finished", when(item.get("finished_at"))),
