@@ -225,9 +225,15 @@ async def test_namespaces_are_made_once_and_deleted_empty(world: World) -> None:
         assert await tx.put_namespace("newer", {}, world.start)
     assert dict(await world.store.namespaces())["new"] == {"a": 1}
     await world.program("job")
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=r"not empty \(program job\)"):
         async with world.store.changing() as tx:
             await tx.delete_namespace(NS)
+    for name in "fedcba":
+        await world.program(name)
+    with pytest.raises(Conflict, match=r"\(program a, program b, program c, program d, program e and 2 more\)") as full:
+        async with world.store.changing() as tx:
+            await tx.delete_namespace(NS)
+    assert "delete application" in full.value.remedy
     async with world.store.changing() as tx:
         assert await tx.delete_namespace("new")
         assert not await tx.delete_namespace("nowhere")

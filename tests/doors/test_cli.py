@@ -563,3 +563,14 @@ def test_a_summary_is_a_sentence_that_does_not_repeat_itself(served: Served) -> 
     served.declare(enabled=True, trigger={"type": "quiet", "trigger": event, "for": "PT1M"})
     summary = tidegate("explain", "s", "-o", "json", url=served.url).json["summary"]
     assert summary == "Its trigger is not satisfied: there is nothing yet that could fall silent."
+
+
+@pytest.mark.requirement("OPS-3")
+def test_the_example_goes_as_the_readme_says(served: Served) -> None:
+    root = Path(__file__).resolve().parents[2]
+    assert "tidegate -n demo delete application flights" in (root / "README.md").read_text()
+    assert tidegate("apply", "-f", str(root / "examples" / "flights.yaml"), url=served.url).status == 0
+    full = tidegate("delete", "namespace", "demo", url=served.url)
+    assert full.status and "and 9 more" in full.err and "delete application" in full.err
+    assert tidegate("-n", "demo", "delete", "application", "flights", url=served.url).status == 0
+    assert tidegate("delete", "namespace", "demo", url=served.url).status == 0

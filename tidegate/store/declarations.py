@@ -11,6 +11,7 @@ from tidegate.domain.admission import SUSPENDED_MODES
 from tidegate.domain.errors import Conflict
 from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.naming import NAMED, inhabited
 from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
@@ -50,9 +51,8 @@ class DeclarationsTx(Tx):
 
     async def delete_namespace(self, name: str) -> bool:
         gone = await self.session.row(Q.delete_namespace, name=name)
-        if left := await self.session.rows(Q.inhabitants, name=name):
-            names = ", ".join(f"{kind} {each}" for kind, each in left)
-            raise Conflict(f"namespace {name} is not empty ({names}).", remedy="Delete what lives in it first.")
+        if left := await self.session.rows(Q.inhabitants, name=name, most=NAMED):
+            raise inhabited(name, [(kind, each) for kind, each, _ in left], left[0][2])
         return gone is not None
 
     async def lock_application(self, namespace: str, name: str) -> JsonObject | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from tidegate.domain.errors import Conflict
 from tidegate.domain.ids import ProgramId, ScheduleId
 from tidegate.domain.instants import Duration, Instant
+from tidegate.domain.naming import inhabited
 from tidegate.domain.planning import Stretch
 from tidegate.domain.programs import ProgramRef, ProgramSpec
 from tidegate.domain.schedules import JsonObject, Mode, Revision, ScheduleSpec
@@ -44,9 +45,15 @@ class Declarations(GatesTransaction):
         await self.lock(data.namespace, name)
         if self.get(data.namespace, name) is None:
             return False
-        names = [key for table in (data.schedule_name, data.program_name) for key, _ in self.scan(table)]
-        if any(namespace == name for namespace, _ in names):
-            raise Conflict(f"namespace {name} is not empty.", remedy="Delete its schedules and programs first.")
+        tables = ("schedule", data.schedule_name), ("program", data.program_name)
+        living = [
+            (kind, key[1])
+            for kind, table in tables
+            for key in sorted(key for key, _ in self.scan(table))
+            if key[0] == name
+        ]
+        if living:
+            raise inhabited(name, living, len(living))
         self.delete(data.namespace, name)
         return True
 

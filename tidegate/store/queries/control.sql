@@ -9,10 +9,14 @@ RETURNING xmax = 0;
 -- delete_namespace: a namespace in which nothing lives
 DELETE FROM namespace WHERE name = %(name)s RETURNING name;
 
--- inhabitants: the names of what lives in a namespace
-SELECT 'schedule', name FROM schedule WHERE namespace = %(name)s AND deleted_at IS NULL
-UNION ALL SELECT 'program', name FROM program WHERE namespace = %(name)s AND deleted_at IS NULL
-LIMIT 5;
+-- inhabitants: the first of what lives in a namespace, schedules before programs, and how many there are
+SELECT kind, name, count(*) OVER ()
+FROM (
+    SELECT 'schedule' AS kind, name FROM schedule WHERE namespace = %(name)s AND deleted_at IS NULL
+    UNION ALL SELECT 'program', name FROM program WHERE namespace = %(name)s AND deleted_at IS NULL
+) AS living
+ORDER BY kind DESC, name COLLATE "C"
+LIMIT %(most)s;
 
 -- namespaces: every namespace
 SELECT name, document FROM namespace ORDER BY name;
