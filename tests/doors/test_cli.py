@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from tidegate.cli import output
 from tidegate.cli.client import Client
-from tidegate.cli.look import table_of
+from tidegate.cli.look import in_words, table_of
 from tidegate.domain.instants import HOUR, MINUTE
 
 from .conftest import Served, command, tidegate
@@ -116,6 +116,31 @@ def test_a_schedule_shows_the_fires_that_it_will_make_and_none_while_it_makes_no
         [fires] = [line for line in page.splitlines() if line.startswith("Next fires")]
         assert ("T02:00:00" in fires) is shown, fires
         assert (" -" in tidegate("get", "schedules", url=served.url).out) is not shown
+
+
+def test_what_is_described_can_be_copied_as_yaml_in_a_narrow_window(served: Served) -> None:
+    """A window of 80 columns folds no line of it."""
+    where = "https://pager.example.org/" + "a-long-way/" * 9
+    spec = {"type": "webhook", "url": where, "topics": ["run.failed"]}
+    assert served("PUT", "/sinks/alerts", json={"spec": spec}).is_success
+    assert YAML(typ="safe", pure=True).load(tidegate("describe", "sink", "alerts", url=served.url).out)["spec"] == {
+        **served("GET", "/sinks/alerts").json()["spec"]
+    }
+    served.declare("nightly", arguments={"where": where})
+    page = tidegate("describe", "schedule", "nightly", url=served.url).out
+    spec = YAML(typ="safe", pure=True).load(page.partition("\nSpec\n")[2].partition("\nLast runs\n")[0])
+    assert spec["arguments"]["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("trigger", "words"),
+    [
+        ({"type": "data_size", "dataset": "lake.raw.x", "bytes": "1 GB"}, "1 GB of lake.raw.x"),
+        ({"type": "data_size", "dataset": "lake.raw.x", "bytes": 5, "rows": 7}, "5 bytes and 7 rows of lake.raw.x"),
+    ],
+)
+def test_an_amount_of_data_is_told_with_one_unit(trigger: dict[str, Any], words: str) -> None:
+    assert in_words(trigger) == words
 
 
 def test_a_run_that_no_clock_made_has_no_fire_time(served: Served) -> None:
@@ -225,6 +250,8 @@ def test_tables_fit_eighty_columns_and_have_no_colour_where_nobody_looks(served:
         pytest.param(("get", "nonsense"), 2, "is no kind", id="unknown_kind"),
         pytest.param(("delete", "schedul", "s"), 2, "policies.", id="only_what_can_be_deleted"),
         pytest.param(("describe", "lease", "janitor"), 2, "tidegate get leases", id="only_listed"),
+        pytest.param(("get", "schedules", "-o", "xml"), 2, "'--output': 'xml' is not one of", id="unknown_form"),
+        pytest.param(("-o", "xml", "get", "schedules"), 2, "'--output': 'xml' is not one of", id="unknown_form_first"),
         pytest.param(("frobnicate",), 2, "No such command", id="unknown_command"),
         pytest.param(("trigger", "s", "--arg", "x"), 2, "NAME=VALUE", id="argument_without_value"),
         pytest.param(("runs", "--limit", "0"), 2, "greater than or equal to 1", id="limit_too_small"),

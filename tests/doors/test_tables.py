@@ -130,6 +130,19 @@ def test_health_and_debt_are_told_with_their_reasons(measured: Served, cli: Call
     assert [one["table"] for one in json.loads(cli("tables", "list", "-o", "json").out)] == [FLIGHTS, "lake.raw.new"]
 
 
+@pytest.mark.requirement("CARE-5", "OPS-2")
+def test_each_figure_is_shown_once_with_its_unit(measured: Served, cli: Callable[..., Said]) -> None:
+    declare(measured)
+    lines = [line.split(maxsplit=1) for line in cli("tables", "health", FLIGHTS).out.splitlines()]
+    figures = {line[0]: line[1] for line in lines if len(line) == 2}
+    assert (figures["file_count"], figures["total_size"]) == ("20", "20 MiB")
+    assert (figures["small_file_percent"], figures["snapshot_count"]) == ("100 %", "3")
+    assert figures["staleness"] == "10 d" and figures["small_file_bytes"].endswith("MiB")
+    assert not figures.keys() & {"data_files", "data_bytes", "small_files", "snapshots", "newest_snapshot_at"}
+    exact = measured("GET", f"/tables/{FLIGHTS}/health").json()["metrics"]
+    assert (exact["data_bytes"], exact["total_size"]) == (20 * MIB, 20 * MIB)
+
+
 @pytest.mark.requirement("CARE-8")
 def test_the_status_has_every_reason(measured: Served, cli: Callable[..., Said]) -> None:
     declare(measured, operations={"rewrite_data_files": {"when": {"small_file_percent": 20}}, "rewrite_manifests": {}})

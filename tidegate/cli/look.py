@@ -52,11 +52,13 @@ def describe(
             stats = client.get(f"{path}/stats")
             fires = [] if _at_rest(item) else client.get(f"{path}/preview", count=3)["items"]
             last = list(client.items(f"/namespaces/{segment(namespace)}/runs", schedule=name, most=5))
-            output.display(_schedule_page(item, stats, fires, last))
+            output.display(_schedule_head(item, stats, fires))
+            output.say(output.as_yaml(item["spec"]).rstrip())
+            output.display(Group(Text("\nLast runs", style="bold"), table_of("runs", last)))
         elif what == "runs" and form is Form.TABLE:
             output.display(_run_page(item))
         else:
-            output.show(form, item, lambda: Text(output.as_yaml(item).rstrip()))
+            output.show(Form.YAML if form is Form.TABLE else form, item, str)
 
 
 def runs(
@@ -343,7 +345,9 @@ def in_words(trigger: Document) -> str:
         case "partition":
             return f"{trigger.get('count', 1)} partitions of {trigger['dataset']}"
         case "data_size":
-            amounts = [f"{trigger[name]} {name}" for name in ("bytes", "rows") if trigger.get(name) is not None]
+            size, rows = trigger.get("bytes"), trigger.get("rows")
+            amounts = [] if size is None else [f"{size} bytes" if str(size).isdecimal() else str(size)]
+            amounts += [] if rows is None else [f"{rows} rows"]
             return f"{' and '.join(amounts)} of {trigger['dataset']}"
         case "program_status":
             return f"{trigger['program']} {' or '.join(trigger['outcomes'])}{_count_of(trigger)}"
@@ -371,7 +375,8 @@ def _count_of(trigger: Document) -> str:
 # ── pages of one thing ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], last: Sequence[Document]) -> Group:
+def _schedule_head(item: Document, stats: Document, fires: Sequence[Document]) -> Group:
+    """Above its spec, which is never folded: it is to be copied."""
     meta, status = item["metadata"], item.get("status") or {}
     ended = [f"{stats[key]} {word}" for key, word in _TOTALS if stats.get(key)]
     head = facts(
@@ -388,8 +393,7 @@ def _schedule_page(item: Document, stats: Document, fires: Sequence[Document], l
             ("Attempts", ", ".join(ended)),
         ]
     )
-    spec = Text(output.as_yaml(item["spec"]).rstrip())
-    return Group(head, Text("\nSpec", style="bold"), spec, Text("\nLast runs", style="bold"), table_of("runs", last))
+    return Group(head, Text("\nSpec", style="bold"))
 
 
 def _at_rest(item: Document) -> bool:

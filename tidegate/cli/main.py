@@ -51,7 +51,10 @@ class Commands(TyperGroup):
                 text.encode()
             except UnicodeEncodeError:
                 raise typer.BadParameter(f"{ascii(text)} is not UTF-8 text.", ctx=ctx) from None
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            raise _plainly(error) from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -61,6 +64,8 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more
             raise typer.Exit(1) from None
+        except TyperException as error:
+            raise _plainly(error) from None
         except CONTROL_FLOW:
             raise
         except Exception as error:
@@ -72,6 +77,12 @@ class Commands(TyperGroup):
                     remedy="TIDEGATE_DEBUG=1 shows where; please report it.",
                 )
             )
+
+
+def _plainly(error: TyperException) -> TyperException:
+    """Its message without the name of the exception that typer puts before a wrong choice."""
+    error.message = error.message.removeprefix("Value error, ")
+    return error
 
 
 app = typer.Typer(

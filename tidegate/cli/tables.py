@@ -14,6 +14,7 @@ from tidegate.cli.client import Client, by_options, segment
 from tidegate.cli.look import tables_of
 from tidegate.cli.options import Output
 from tidegate.cli.output import Form, facts, grid, when
+from tidegate.domain.maintenance.health import SIZES, size
 
 app = typer.Typer(invoke_without_command=True, help="Tables: how they are, what is done about it, and why (not).")
 Table = Annotated[str, typer.Argument(help="Path of a table: catalog.namespace.table.", show_default=False)]
@@ -128,7 +129,7 @@ def _health_page(item: Document, earlier: Sequence[Document]) -> Group:
         (Text(one["severity"], style=SEVERITIES.get(one["severity"], "")), output.plain(one["why"]))
         for one in item["issues"]
     ]
-    figures = facts([(name, value) for name, value in item["metrics"].items()])
+    figures = facts([(name, _figure(name, value)) for name, value in item["metrics"].items() if name not in _TWINS])
     parts: list[Any] = [head, Text("")]
     if item["assessed_at"] is None:
         parts.append(Text("It was not measured yet: that is done once a policy speaks for it.", style="dim"))
@@ -147,6 +148,36 @@ def _health_page(item: Document, earlier: Sequence[Document]) -> Group:
         ]
         parts += [Text(""), grid(columns, lines, empty="")]
     return Group(*parts)
+
+
+_TWINS = frozenset(
+    {
+        "small_files",
+        "data_files",
+        "data_bytes",
+        "delete_files",
+        "snapshots",
+        "oldest_snapshot_at",
+        "newest_snapshot_at",
+        "manifests",
+        "manifest_bytes",
+        "partitions",
+    }
+)
+"""Figures that stand there under the name by which conditions compare them, too."""
+_SIZES = frozenset({*SIZES, "smallest_file", "largest_file"})
+
+
+def _figure(name: str, value: Any) -> str:
+    """A figure with its unit."""
+    if isinstance(value, str):
+        return output.plain(value)
+    if name in _SIZES or name.endswith("_bytes"):
+        return size(value)
+    if name == "max_snapshot_age":
+        return output.span(value)
+    text = f"{value:,.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+    return f"{text} %" if name.endswith("_percent") else text
 
 
 def _status_page(item: Document) -> Group:

@@ -44,9 +44,9 @@ def sentence(block: Block) -> str:
         case Because.WINDOW_CLOSED:
             return f"Its window is closed{until}."
         case Because.FAILING:
-            return f"It failed {block.detail} times in a row and rests{until}."
+            return f"It failed {_times(block.detail)} and rests{until}."
         case Because.UNCHANGED:
-            return f"It changed nothing {block.detail} times in a row and comes less often: not{until}."
+            return f"It changed nothing {_times(block.detail)} and comes less often: not{until}."
         case Because.NO_ROOM:
             return f"The budget has no room{until}. {block.detail}".strip()
         case Because.SWITCHED_OFF:
@@ -69,6 +69,10 @@ def sentence(block: Block) -> str:
             return block.detail
         case _:
             assert_never(block.because)
+
+
+def _times(count: str) -> str:
+    return "the last time" if count == "1" else f"{count} times in a row"
 
 
 def _ignored(one: Decision) -> str:

@@ -84,7 +84,8 @@ def debt(
         why = f"{failed} of the last {len(finished)} operations failed: {percent:.0f} % x {weights.failure_percent:g}"
         terms.append(Term(name="failure_rate", points=weights.failure_percent * percent, why=why))
     if failures_in_row:
-        why = f"{failures_in_row} failures in a row x {weights.failure_in_row:g}"
+        failures = "1 failure" if failures_in_row == 1 else f"{failures_in_row} failures in a row"
+        why = f"{failures} x {weights.failure_in_row:g}"
         terms.append(Term(name="failure_streak", points=weights.failure_in_row * failures_in_row, why=why))
     score = min(MOST, sum(term.points for term in terms))
     return Debt(score=score, terms=tuple(term for term in terms if term.points))

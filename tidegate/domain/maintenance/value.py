@@ -158,7 +158,7 @@ def _data_files(health: TableHealth, options: Options) -> Prediction:
         return Prediction(others=others, files=files, bytes=size, why=why)
     written = sum(known)
     also = f", {others} of them not for their number" if others else ""
-    why = f"{files} files in {len(planned)} groups become {written}{also}."
+    why = f"{files} files in {len(planned)} {'group' if len(planned) == 1 else 'groups'} become {written}{also}."
     deletes = sum(group.deletes for group in planned)
     return Prediction(removes=files - written, others=others, deletes=deletes, files=files, bytes=size, why=why)
 
