@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +17,7 @@ from waiting import comes
 from wires import wire
 
 from tidegate.domain.errors import Unavailable
-from tidegate.lake import catalogs
+from tidegate.lake import catalogs, readers, surveying
 from tidegate.lake.catalogs import JdbcCatalog, RestCatalog
 from tidegate.ports.lake import CatalogSpec
 from tidegate.ports.postgres import watchful
@@ -70,6 +72,32 @@ async def test_what_a_url_says_itself_of_a_connection_stays() -> None:
     assert "connect_timeout" not in watchful("host=h connect_timeout=60")
     with pytest.raises(psycopg.ProgrammingError):
         watchful("no address")
+
+
+@pytest.mark.parametrize("module", [readers, surveying], ids=["reading", "measuring"])
+async def test_storage_that_does_not_answer_takes_no_thread_that_all_share(
+    monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def hang(orders: Sequence[Any]) -> Sequence[Any]:
+        begun.set()
+        answered.wait(60)
+        return orders
+
+    monkeypatch.setattr(module, "_read_all" if module is readers else "survey_all", hang)
+    local = readers.LocalReader() if module is readers else surveying.LocalSurveyor()
+    asked = getattr(local, "read" if module is readers else "survey")
+    with ThreadPoolExecutor(1) as shared:
+        asyncio.get_running_loop().set_default_executor(shared)
+        reading = asyncio.create_task(asked(["table"]))
+        await comes(begun.is_set, 30)
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 30) == "free"
+        finally:
+            answered.set()
+        assert await reading == ["table"]
+    await local.close()
 
 
 class Rest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.ports.lake import News, Order, Reader
 
@@ -12,16 +13,21 @@ _AT_ONCE = 20
 
 
 class LocalReader:
-    """Reads in a thread of this process."""
+    """Reads in threads of its own in this process: storage that does not answer takes none of those that all of the
+    process shares."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(thread_name_prefix="tables")
 
     async def read(self, orders: Sequence[Order]) -> Sequence[News]:
         found: list[News] = []
+        loop = asyncio.get_running_loop()
         for first in range(0, len(orders), _AT_ONCE):
-            found += await asyncio.to_thread(_read_all, orders[first : first + _AT_ONCE])
+            found += await loop.run_in_executor(self._threads, _read_all, orders[first : first + _AT_ONCE])
         return found
 
     async def close(self) -> None:
-        """Nothing is held."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class ByNumber:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.domain.maintenance.wire import health_json
 from tidegate.ports.tables import Survey, Surveyor, SurveyOrder
@@ -13,16 +14,21 @@ _AT_ONCE = 20
 
 
 class LocalSurveyor:
-    """Measures in a thread of this process."""
+    """Measures in threads of its own in this process: storage that does not answer takes none of those that all of the
+    process shares."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(thread_name_prefix="survey")
 
     async def survey(self, orders: Sequence[SurveyOrder]) -> Sequence[Survey]:
         found: list[Survey] = []
+        loop = asyncio.get_running_loop()
         for first in range(0, len(orders), _AT_ONCE):
-            found += await asyncio.to_thread(survey_all, orders[first : first + _AT_ONCE])
+            found += await loop.run_in_executor(self._threads, survey_all, orders[first : first + _AT_ONCE])
         return found
 
     async def close(self) -> None:
-        """Nothing is held."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class ByNumber:
