@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import psutil
 import pytest
 from waiting import comes
 
@@ -252,6 +253,23 @@ def test_who_works_for_a_call_that_is_stopped_is_told(tmp_path: Path, other: Oth
             await driver.launcher.stop(what.attempt, StopHow.POLITE)
             assert (await driver.end(what)).outcome == "cancelled"
         assert [one.path for one in other.requests("DELETE")] == ["/jobs/1"]
+
+    run(work())
+
+
+def test_a_call_that_a_stranger_ends_has_failed_as_a_command_would_have(tmp_path: Path, other: Other) -> None:
+    what = launch(call(other, "/begin"))
+
+    async def work() -> None:
+        async with driving(HttpLauncher(tmp_path)) as driver:
+            await driver.launcher.start(what)
+            await comes(lambda: bool(other.requests("GET")))
+            shim = psutil.Process(driver.launcher._watched[what.identity].shim.pid)
+            for child in shim.children():
+                child.terminate()
+            report = await driver.end(what)
+            assert report.outcome == "failed"
+            assert (report.error["code"], report.error["exit_status"]) == ("program.exit", 143)
 
     run(work())
 

@@ -30,6 +30,8 @@ from tidegate.ports.launching import Launch, Phase, Report
 ORDER = "order.json"
 REMOTE = "remote.json"
 VERDICT = "verdict.json"
+TOLD = frozenset({"succeeded", "failed", "refused", "lost", "crashed"})
+"""Outcomes that a child may tell."""
 
 
 class ChildLauncher(ProcessLauncher):
@@ -80,27 +82,30 @@ class ChildLauncher(ProcessLauncher):
         return of_worker(launch, what, value, self.environment)
 
     async def poll(self, attempts: Sequence[AttemptKey]) -> Sequence[Report]:
-        return [self._with_verdict(report) for report in await super().poll(attempts)]
-
-    def _with_verdict(self, report: Report) -> Report:
-        """What the child said beyond its exit status; one that was stopped is stopped, whatever it said."""
-        if report.phase is not Phase.FINISHED or report.outcome == "cancelled":
-            return report
-        verdict = read_json(self.attempts.directory(report.attempt.identity) / VERDICT)
-        outcome, error = verdict.get("outcome"), verdict.get("error")
-        if outcome is None or (outcome == "succeeded") != (report.outcome == "succeeded"):
-            return report
-        status = (report.error or {}).get("exit_status")
-        told = None if error is None else {"exit_status": status, **error}
-        if outcome == "crashed":
-            return replace(report, phase=Phase.GONE, outcome=None, error=told)
-        return replace(report, outcome=outcome, error=told)
+        reports = await super().poll(attempts)
+        return [with_verdict(one, self.attempts.directory(one.attempt.identity)) for one in reports]
 
     async def forget(self, attempts: Sequence[AttemptKey]) -> None:
         await super().forget(attempts)
         for attempt in attempts:  # remote.json and the verdict stay: a later attempt looks at them
             with suppress(OSError):
                 (self.attempts.directory(attempt.identity) / ORDER).unlink()
+
+
+def with_verdict(report: Report, directory: Path) -> Report:
+    """A process's report, with what the child said beyond its exit status. One that was stopped is stopped, whatever it
+    said; one that says so itself was ended by a stranger, and has failed as a command would have."""
+    if report.phase is not Phase.FINISHED or report.outcome == "cancelled":
+        return report
+    verdict = read_json(directory / VERDICT)
+    outcome, error = verdict.get("outcome"), verdict.get("error")
+    if outcome not in TOLD or (outcome == "succeeded") != (report.outcome == "succeeded"):
+        return report
+    status = (report.error or {}).get("exit_status")
+    told = None if error is None else {"exit_status": status, **error}
+    if outcome == "crashed":
+        return replace(report, phase=Phase.GONE, outcome=None, error=told)
+    return replace(report, outcome=outcome, error=told)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tidegate.domain.ids import AttemptKey
 from tidegate.domain.programs import Isolation, Maintenance, PySpark, SparkSql
 from tidegate.domain.schedules import JsonObject
 from tidegate.launchers.attempts import Attempts, Claim, environment_of, of_worker, refuse
+from tidegate.launchers.children import ORDER, read_json, with_verdict
 from tidegate.launchers.places import write_private
 from tidegate.launchers.process import CommandLine, ProcessLauncher
 from tidegate.launchers.processes import alive, monotonic_us, this_boot
@@ -38,7 +40,6 @@ from tidegate.launchers.spark_drivers import Drivers, end_drivers, socket_path
 from tidegate.ports.launching import Launch, Phase, Report, StopHow
 from tidegate.ports.spark import PROGRESS, SPEC, VERDICT, DriverSpec, SparkSettings
 
-ORDER = "order.json"
 HAND_OVERS = 3
 """So many drivers in a row may end or die under an order before it is given up."""
 AGAIN = 1.0
@@ -256,7 +257,7 @@ class SparkLauncher:
             gone: JsonObject = {"code": "spark.driver_died", "message": "The Spark driver that ran it died."}
             report = Report(attempt=attempt, phase=Phase.GONE, backend_id=_backend_id(claim), error=gone)
         else:
-            verdict = self._verdict(identity)
+            verdict = read_json(self.attempts.directory(identity) / VERDICT)
             ago = max(0, monotonic_us() - claim.end.at) if claim.owner.boot == this_boot() else 0
             outcome = verdict.get("outcome") or ("failed" if claim.end.status else "succeeded")
             report = Report(
@@ -271,41 +272,20 @@ class SparkLauncher:
         return report
 
     def _with_verdict(self, report: Report) -> Report:
-        """A process's report, with what the child said beyond its exit status."""
+        """A process's report, with what the child said of itself: that the program runs, and how it ended."""
         identity = report.attempt.identity
         if report.phase is Phase.RUNNING:
             if identity not in self._seen_running:
                 if not (self.attempts.directory(identity) / PROGRESS).exists():
-                    return _but(report, phase=Phase.STARTING)
+                    return replace(report, phase=Phase.STARTING)
                 self._seen_running.add(identity)
             return report
-        if report.phase is not Phase.FINISHED or report.outcome == "cancelled":
-            return report
-        verdict = self._verdict(identity)
-        match verdict.get("outcome"):
-            case "crashed":
-                return _but(report, phase=Phase.GONE, outcome=None, error=verdict["error"])
-            case "failed" | "lost" | "succeeded" as outcome if (outcome == "succeeded") == (
-                report.outcome == "succeeded"
-            ):
-                error = verdict["error"]
-                status = (report.error or {}).get("exit_status")
-                return _but(report, outcome=outcome, error=error and {"exit_status": status, **error})
-            case _:
-                return report
-
-    def _verdict(self, identity: str) -> dict[str, Any]:
-        try:
-            verdict: dict[str, Any] = json.loads((self.attempts.directory(identity) / VERDICT).read_text())
-        except (OSError, ValueError):
-            return {}
-        return verdict
+        return with_verdict(report, self.attempts.directory(identity))
 
     def _is_in_driver(self, identity: str) -> bool:
         if identity not in self._in_driver:
-            try:
-                order = json.loads((self.attempts.directory(identity) / ORDER).read_text())
-            except (OSError, ValueError):
+            order = read_json(self.attempts.directory(identity) / ORDER)
+            if not order:
                 return False
             self._in_driver[identity] = bool(order["in_driver"])
         return self._in_driver[identity]
@@ -378,8 +358,3 @@ def runs_in_driver(launch: Launch) -> bool:
 
 def _backend_id(claim: Claim) -> str:
     return f"pid {claim.owner.pid}" if claim.owner is not None else "spark"
-
-
-def _but(report: Report, **changed: Any) -> Report:
-    kept = {name: getattr(report, name) for name in Report.__slots__}
-    return Report(**(kept | changed))

@@ -33,6 +33,7 @@ from typing import Any
 from tidegate.domain.errors import Fenced, TidegateError
 from tidegate.domain.instants import SECOND
 from tidegate.pipeline.entry import call, load
+from tidegate.pipeline.files import write_whole
 from tidegate.pipeline.stamps import Stamp
 from tidegate.pipeline.told import message_of
 from tidegate.pipeline.wire import Caller
@@ -291,9 +292,7 @@ class Attempt:
     def _write(self, outcome: str, error: Mapping[str, Any] | None) -> None:
         """What more there is to say than an exit status. A full disk leaves only that."""
         with suppress(OSError):
-            fresh = self.directory / f".{VERDICT}"
-            fresh.write_text(json.dumps({"outcome": outcome, "error": error}))
-            fresh.replace(self.directory / VERDICT)
+            write_whole(self.directory / VERDICT, json.dumps({"outcome": outcome, "error": error}))
 
 
 class _Lost(TidegateError):

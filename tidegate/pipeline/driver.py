@@ -37,12 +37,13 @@ from tidegate.domain.programs import Maintenance
 from tidegate.pipeline.claims import process_name, take_claim
 from tidegate.pipeline.committed import find_commits
 from tidegate.pipeline.connect import ConnectSession, close_catalogs, connect_port, connect_properties
+from tidegate.pipeline.files import write_whole
 from tidegate.pipeline.provision import provision
 from tidegate.pipeline.session import open_session
-from tidegate.pipeline.sql_attempt import AttemptLog, SqlAttempt, SqlOrder, error_of, write_verdict
+from tidegate.pipeline.sql_attempt import AttemptLog, SqlAttempt, SqlOrder, error_of
 from tidegate.pipeline.stamps import Stamp
 from tidegate.pipeline.wire import Line, Message
-from tidegate.ports.spark import STATUS, DriverSpec
+from tidegate.ports.spark import STATUS, VERDICT, DriverSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,9 +156,7 @@ class Driver:
         logger.info("%s %s", phase, message)
         status = process_name() | {"phase": phase, "message": message, "spec": self.spec.digest}
         with suppress(OSError):
-            fresh = self.folder / f".{STATUS}"
-            fresh.write_text(json.dumps(status))
-            fresh.replace(self.folder / STATUS)
+            write_whole(self.folder / STATUS, json.dumps(status))
         self.tell_workers({"event": "driver", "phase": phase, "message": message})
 
     # ── those who are connected ─────────────────────────────────────────────────────────────────────────────────────
@@ -270,7 +269,7 @@ class Driver:
                 verdict = {"outcome": "lost", "error": error_of(fault)}
             finally:
                 with suppress(OSError):  # a full disk: the claim's end needs no space
-                    write_verdict(order.directory, verdict)
+                    write_whole(order.directory / VERDICT, json.dumps(verdict))
                 stop = "polite" if verdict["outcome"] == "cancelled" else None
                 claim.end(status=0 if verdict["outcome"] == "succeeded" else 1, stop=stop)
                 log.close()

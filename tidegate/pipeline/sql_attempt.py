@@ -6,7 +6,6 @@ the attempt's log before anybody is told, so that whoever comes later reads it t
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -21,7 +20,7 @@ from tidegate.pipeline.committed import Commit, find_commits
 from tidegate.pipeline.stamps import SESSION_PREFIX, STEP, Stamp, stamp_thread
 from tidegate.pipeline.statements import Door, Statement, fill, split
 from tidegate.pipeline.told import message_of, trace_of
-from tidegate.ports.spark import VERDICT, DriverSpec
+from tidegate.ports.spark import DriverSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,16 +195,6 @@ def error_of(fault: BaseException) -> dict[str, Any]:
     if isinstance(fault, TidegateError):
         return {"code": fault.code, "message": str(fault)}
     return {"code": "program.error", "message": message_of(fault)}
-
-
-def write_verdict(directory: Path, verdict: Mapping[str, Any]) -> None:
-    """Put the end on disk: whole or not at all."""
-    fresh = directory / f".{VERDICT}.{os.getpid()}.{threading.get_ident()}"
-    with fresh.open("w") as stream:
-        json.dump(verdict, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(directory / VERDICT)
 
 
 def _shown(result: DataFrame) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.variables import looked_up
+from tidegate.pipeline.files import write_whole
 from tidegate.pipeline.java import find_java
 from tidegate.pipeline.stamps import Stamp
 
@@ -116,7 +117,7 @@ class Attempt:
         for earlier in self.order["earlier"]:
             self._end_earlier(Path(earlier))
         submission = compose(self.order, self.spark_home, self.environment)
-        write(self.directory / PROPERTIES, properties_text(submission.properties))
+        write_whole(self.directory / PROPERTIES, properties_text(submission.properties))
         say("tidegate: " + " ".join(submission.argv))
         if self.order["deploy_mode"] == "client":
             os.execve(submission.argv[0], submission.argv, self.environment)
@@ -152,7 +153,7 @@ class Attempt:
         """The driver's name in the cluster, written down once it is known."""
         driver = name_in(self._said(start))
         if driver:
-            write(self.directory / REMOTE, json.dumps({"driver": driver, "master": self.order["master"]}))
+            write_whole(self.directory / REMOTE, json.dumps({"driver": driver, "master": self.order["master"]}))
         return driver
 
     def _said(self, start: int) -> str:
@@ -182,7 +183,7 @@ class Attempt:
 
     def _verdict(self, status: int, outcome: str, error: Mapping[str, Any] | None) -> int:
         with suppress(OSError):
-            write(self.directory / VERDICT, json.dumps({"outcome": outcome, "error": error}))
+            write_whole(self.directory / VERDICT, json.dumps({"outcome": outcome, "error": error}))
         return status
 
 
@@ -235,14 +236,6 @@ def read(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def write(path: Path, text: str) -> None:
-    """A file of mode 0600 that appears whole."""
-    draft = path.with_name(f".{path.name}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def say(text: str) -> None:
