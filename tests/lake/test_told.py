@@ -84,7 +84,19 @@ def test_a_condition_of_sparks_stands_before_its_cause_and_is_not_said_twice():
     assert trace_of(alone).startswith(own) and trace_of(alone).endswith("Thread.java:1)")
 
 
+def test_a_condition_stays_also_where_only_a_text_tells_of_causes():
+    """As Spark Connect sends them, with the trace that Spark puts beside its own."""
+    own = "[TABLE_OR_VIEW_NOT_FOUND] The table `nowhere` cannot be found. SQLSTATE: 42P01"
+    noise = "Caused by: org.apache.spark.util.Utils$OriginalTryStackTraceException: Full stacktrace of original caller"
+    text = f"{own}\n\nJVM stacktrace:\norg.X: {own}{FRAMES}\n{noise}{FRAMES}"
+    assert message_of(AnalysisException(text)) == own
+    assert message_of(AnalysisException(f"{text}\nCaused by: {MISSING}{FRAMES}")) == f"{own} Cause: {MISSING}"
+
+
 def test_what_python_raises_stays_as_it_is():
     fault = ValueError("no such feed\nlook at (a) or (b)")
     assert (message_of(fault), trace_of(fault)) == ("ValueError: no such feed\nlook at (a) or (b)", "")
     assert message_of(RuntimeError()) == "RuntimeError"
+    assert message_of(ValueError("[1, 2] are no feeds")) == "ValueError: [1, 2] are no feeds"
+    plan = "[UNRESOLVED_COLUMN] There is no `x`. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n+- OneRowRelation"
+    assert message_of(RuntimeError(plan)) == plan.split("\n")[0], "nor is a plan told"

@@ -32,6 +32,14 @@ def fail(run, spark):
     raise ValueError("no such feed")
 
 
+def fail_in_java(run, spark):
+    spark.sql("SELECT java_method('java.lang.Integer', 'parseInt', 'x')").collect()
+
+
+def fail_in_sql(run, spark):
+    spark.sql("SELECT * FROM nowhere_at_all").collect()
+
+
 def slow(run, spark):
     try:
         spark.sql("SELECT count(*) FROM range(1000000000000) WHERE sqrt(id) * id < 0").collect()

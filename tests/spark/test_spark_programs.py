@@ -65,6 +65,8 @@ def test_a_file_is_run_as_a_script(lake):
     ("name", "arguments", "code", "text"),
     [
         ("fail", {}, "program.error", "ValueError: no such feed"),
+        ("fail_in_java", {}, "program.error", "java.lang.reflect.InvocationTargetException"),
+        ("fail_in_sql", {}, "program.error", "[TABLE_OR_VIEW_NOT_FOUND]"),
         ("leave", {}, "program.exit", "exit status 3"),
         ("fial", {}, "program.import", "did you mean 'fail'?"),
         ("tell", {"regoin": "eu"}, "program.arguments", "does not take regoin and lacks region"),
@@ -73,7 +75,7 @@ def test_a_file_is_run_as_a_script(lake):
 def test_a_failure_says_what_was_wrong(lake, name, arguments, code, text):
     report, log = lake.run(program(name), arguments=arguments)
     assert (report.outcome, report.error["code"]) == ("failed", code), log
-    assert text in report.error["message"]
+    assert text in report.error["message"] and "\n" not in report.error["message"], log
 
 
 def test_a_program_that_is_not_there_is_named(lake):

@@ -17,7 +17,10 @@ _FRAME = re.compile(r"^\s+at [\w.$<>/]+\(.*\)\s*$|^\s+\.\.\. \d+ more\s*$", re.M
 _TRACE = re.compile(r"\n+JVM stacktrace:?|\n+Driver stacktrace:?")
 _CAUSE = re.compile(r"^\s*Caused by: (\S.*: \S.*)$", re.M)
 _PY4J = re.compile(r"\AAn error occurred while calling [^\n]*\n:? ?")
+_OF_SPARK = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
 _NAMED = re.compile(r"[\w.$]+(Exception|Error|Fault): \S")
+_BESIDE = "OriginalTryStackTraceException"
+"""Spark puts one beside a fault, for the trace of its first try alone."""
 _PYTHON = "Traceback (most recent call last):"
 _ITS_LAST_LINE = re.compile(r"^\w[\w.]*: \S.*$", re.M)
 
@@ -28,10 +31,12 @@ def message_of(fault: BaseException) -> str:
     """
     kind, text = type(fault).__name__, str(fault).strip()
     chain = [one for one in causes(fault) if _says_something(one)]
-    if not chain and not _traced(text):
-        return text if text.startswith("[") else f"{kind}: {text}"[:4000] if text else kind
-    own, deepest = _line_of(text), chain[-1] if chain else _line_of(text)
-    if own.startswith("["):
+    own = text.split("\n")[0].strip() if _OF_SPARK.match(text) else ""
+    if not (chain or own or _traced(text)):
+        return f"{kind}: {text}"[:4000] if text else kind
+    deepest = chain[-1] if chain else own if not _java(text) else _line_of(text)
+    own = own or _line_of(text)
+    if _OF_SPARK.match(own):
         said = own if _plain(deepest) in own or own in deepest else f"{_cut(own, LONGEST // 2)} Cause: {deepest}"
     elif chain:
         said = deepest
@@ -65,7 +70,7 @@ def causes(fault: BaseException) -> list[str]:
 def _line_of(text: str) -> str:
     """Of a text that may be a Java or a Python trace: the line that says what went wrong; else its first."""
     plain = _PY4J.sub("", text.strip())
-    if _java(text) and (deeper := _CAUSE.findall(plain)):
+    if _java(text) and (deeper := [one for one in _CAUSE.findall(plain) if _says_something(one)]):
         return str(deeper[-1]).strip()
     if _PYTHON in plain and (last := _ITS_LAST_LINE.findall(_FRAME.split(plain.split(_PYTHON, 1)[1])[0])):
         return str(last[-1]).strip()
@@ -82,7 +87,9 @@ def _java(text: str) -> bool:
 
 def _says_something(cause: str) -> bool:
     _, _, said = cause.partition(": ")
-    return said.strip() not in ("", "null") or (cause.startswith("[") and "]" in cause)
+    if _BESIDE in cause:
+        return False
+    return said.strip() not in ("", "null") or bool(_OF_SPARK.match(cause))
 
 
 def _plain(cause: str) -> str:

@@ -27,11 +27,9 @@ def without_columns(operation: Operation, options: Options, columns: Collection[
     against it. `columns`: of the table, nested ones with their path; None: unknown."""
     if columns is None:
         return ""
-    exactly = set(columns)
-    loosely = {one.lower() for one in columns}
     for name, any_case in _asked(operation, options):
-        if name not in exactly and not (any_case and name.lower() in loosely):
-            by_lower = {one.lower(): one for one in columns}
+        by_lower = {one.lower(): one for one in columns}
+        if name not in columns and not (any_case and name.lower() in by_lower):
             near = difflib.get_close_matches(name.lower(), by_lower, 1, 0.6)
             hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
             more = f" and {len(columns) - _LISTED} more" if len(columns) > _LISTED else ""
