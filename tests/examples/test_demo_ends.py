@@ -23,6 +23,7 @@ raise SystemExit(demo.main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_end_it_leaves_neither_process_nor_home(asked: signal.Signals) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:  # the path of a socket may have 107 characters
