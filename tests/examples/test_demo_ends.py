@@ -15,7 +15,8 @@ from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = """
-import time
+import signal, sys, time
+signal.signal(int(sys.argv.pop()), signal.SIG_DFL)  # whoever starts tests in the background has it ignored
 import demo.__main__ as demo
 demo.provision = lambda story: None
 demo.upkeep.Keeping.write_past = lambda keeping, catalog: time.sleep(600)
@@ -35,7 +36,7 @@ def _ends(tmp_path: Path, asked: signal.Signals) -> None:
     log = tmp_path / "said"
     with log.open("wb") as out:
         demo = subprocess.Popen(
-            [sys.executable, "-c", DEMO],
+            [sys.executable, "-c", DEMO, str(int(asked))],
             cwd=ROOT, env={**inherited, "TMPDIR": str(tmp_path)}, stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
     started: list[psutil.Process] = []
@@ -52,6 +53,7 @@ def _ends(tmp_path: Path, asked: signal.Signals) -> None:
     finally:
         if demo.poll() is None:
             demo.kill()
+            demo.wait()
         for one in started:  # psutil knows a process by its start too: another one of that id is not meant
             if one.is_running():
                 one.kill()
