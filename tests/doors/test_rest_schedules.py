@@ -437,3 +437,13 @@ def test_every_list_is_in_pages(served: Served) -> None:
     for path in ("/instances", "/leases"):
         assert served("GET", path, params={"limit": 1}).status_code == 200
         assert served("GET", path, params={"cursor": "x"}).status_code == 400
+
+
+def test_a_page_goes_on_where_the_last_one_seen_is_gone(served: Served) -> None:
+    for name in ("a1", "a2", "a3"):
+        assert served("PUT", f"/pools/{name}", json={"spec": {"slots": 1}}).is_success
+    page = served("GET", "/pools", params={"limit": 2}).json()
+    assert [one["metadata"]["name"] for one in page["items"]] == ["a1", "a2"]
+    assert served("DELETE", "/pools/a2").is_success
+    after = served("GET", "/pools", params={"limit": 1, "cursor": page["next"]}).json()
+    assert [one["metadata"]["name"] for one in after["items"]] == ["a3"]

@@ -157,7 +157,7 @@ async def _told(
 @router.get("/instances", tags=["system"])
 async def list_instances(store: Store, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """Processes that are alive."""
-    found, following = page_of("instances", await store.instances(), lambda one: str(one.id), cursor, limit)
+    found, following = page_of("instances", await store.instances(), lambda one: f"{one.id:012}", cursor, limit)
     return shapes.page(map(shapes.instance, found), following)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -59,9 +60,15 @@ async def changing(store: ControlStore, *, dry_run: bool = False) -> AsyncIterat
 
 
 def sliced(records: Sequence[T], key: Callable[[T], str], cursor: str | None, limit: int) -> Page[T]:
-    """A page of a short list that is read whole, in its own order; the cursor is the key of the last one seen."""
+    """A page of a short list that is read whole, in its own order; the cursor is the key of the last one seen. Where
+    that one is gone meanwhile, a list in the order of its keys goes on behind where it stood, any other begins anew."""
     keys = [key(one) for one in records]
-    begin = keys.index(cursor) + 1 if cursor in keys else 0
+    if cursor is None:
+        begin = 0
+    elif cursor in keys:
+        begin = keys.index(cursor) + 1
+    else:
+        begin = bisect_right(keys, cursor) if keys == sorted(keys) else 0
     chosen = tuple(records[begin : begin + bounded(limit)])
     more = begin + len(chosen) < len(records)
     return Page(chosen, key(chosen[-1]) if chosen and more else None)
